@@ -1,0 +1,50 @@
+"""Say who is asking: roles, identities, and which collectors an identity may speak for."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+
+
+class Role(StrEnum):
+    """What an identity may do; see also its grants."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+    COLLECTOR = "collector"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who sent a request.
+
+    Attributes:
+        subject: Stable name for grants and audit: `token:<id>` or `user:<id>`.
+        tenant_id: Home tenant; what a collector writes belongs to it.
+        cluster_id, region: Where a collector writes to; "" for other roles.
+        collector_pattern: Collector ids it may speak for: names separated by commas, `*` standing for any text.
+        expires_ms: Epoch ms, or None.
+    """
+
+    subject: str
+    role: Role
+    tenant_id: str
+    name: str
+    cluster_id: str = ""
+    region: str = ""
+    collector_pattern: str = ""
+    expires_ms: int | None = None
+
+    def allows_collector(self, collector_id: str) -> bool:
+        """Tell whether this identity may write as `collector_id`."""
+        if self.role is not Role.COLLECTOR or not collector_id:
+            return False
+        return _matcher(self.collector_pattern).fullmatch(collector_id) is not None
+
+
+@lru_cache(maxsize=10_000)
+def _matcher(pattern: str) -> re.Pattern[str]:
+    alternatives = [part.strip() for part in pattern.split(",") if part.strip()]
+    bodies = [".*".join(re.escape(piece) for piece in re.split(r"\*+", part)) for part in alternatives]
+    return re.compile("|".join(f"(?:{body})" for body in bodies) or r"(?!)", re.DOTALL)

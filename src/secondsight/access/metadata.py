@@ -1,0 +1,206 @@
+"""Turn a database address into an engine whose tables are all there.
+
+The schema only ever grows: a start creates tables, columns and indexes that are lacking and changes nothing else, so an
+older program keeps working beside a newer one. Every column added after its table has a server default or may be null.
+Two processes may start at once: growing happens under a row lock. What is particular to SQLite stays in this file.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    make_url,
+    text,
+    update,
+)
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.schema import CreateColumn
+
+SQLITE_BUSY_SECONDS = 10.0
+_GROW_TRIES = 3
+
+METADATA = MetaData()
+_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by itself only in INTEGER
+
+SCHEMA_LOCK = Table("schema_lock", METADATA, Column("id", Integer, primary_key=True, autoincrement=False))
+
+TENANTS = Table(
+    "tenants",
+    METADATA,
+    Column("tenant_id", String(200), primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("token_id", String(32), primary_key=True),
+    Column("secret_sha256", LargeBinary(32), nullable=False, unique=True),
+    Column("role", String(20), nullable=False),
+    Column("tenant_id", String(200), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("region", String(200), nullable=False, server_default=""),
+    Column("cluster_id", String(200), nullable=False, server_default=""),
+    Column("collector_pattern", Text, nullable=False, server_default=""),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+)
+
+GRANTS = Table(
+    "grants",
+    METADATA,
+    Column("grant_id", _Id, primary_key=True),
+    Column("subject", String(300), nullable=False),
+    Column("tenant_id", String(200), nullable=False),
+    Column("clusters", Text),
+    Column("teams", Text),
+    Column("jobs", Text),
+    Column("model_ids", Text),
+    Column("denied_metrics", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("revoked_ms", BigInteger),
+    Index("grants_by_subject", "subject"),
+)
+
+DEFINITIONS = Table(
+    "definitions",
+    METADATA,
+    Column("hash", LargeBinary(16), primary_key=True),
+    Column("blob", LargeBinary, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+PLANS = Table(
+    "plans",
+    METADATA,
+    Column("plan_id", _Id, primary_key=True),
+    Column("tenant_id", String(200), nullable=False),
+    Column("cluster_id", String(200), nullable=False),
+    Column("collector_id", String(300), nullable=False),
+    Column("host_id", String(300), nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("interval_ms", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger),
+    Column("version", BigInteger, nullable=False),
+    UniqueConstraint("tenant_id", "cluster_id", "collector_id", "kind", "version", name="plans_version"),
+)
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("audit_id", _Id, primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("tenant_id", String(200), nullable=False),
+    Column("action", String(100), nullable=False),
+    Column("outcome", String(100), nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    Index("audit_by_time", "time_ms"),
+)
+
+
+def open_metadata(url: str) -> Engine:
+    """Open the metadata store and grow its schema to what this program needs.
+
+    Args:
+        url: SQLAlchemy address (`sqlite:////data/metadata.sqlite`), or the path of an SQLite file. The file's folder is
+            made.
+    """
+    address = url if "://" in url else f"sqlite:///{Path(url).absolute()}"
+    engine = _open_sqlite(address) if address.startswith("sqlite") else create_engine(address, pool_pre_ping=True)
+    grow_schema(engine, METADATA)
+    return engine
+
+
+def grow_schema(engine: Engine, wanted: MetaData) -> None:
+    """Create what `wanted` has and the database lacks; safe from several processes at once."""
+    with engine.connect() as connection:
+        if not _lacks_anything(connection, wanted):
+            return
+    _make_lock(engine)
+    with engine.begin() as connection:
+        connection.execute(update(SCHEMA_LOCK).values(id=1))  # others wait here until this transaction ends
+        _grow(connection, wanted)
+
+
+def _open_sqlite(address: str) -> Engine:
+    path = make_url(address).database
+    if path and path != ":memory:":
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(address, connect_args={"timeout": SQLITE_BUSY_SECONDS})
+    event.listen(engine, "connect", _set_sqlite_connection)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_sqlite_connection(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver's own BEGIN would leave DDL outside transactions
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
+
+
+def _make_lock(engine: Engine) -> None:
+    """Create the lock's table and row; losing the race to another process is as good as winning it."""
+    for attempt in range(_GROW_TRIES):
+        try:
+            with engine.begin() as connection:
+                SCHEMA_LOCK.create(connection, checkfirst=True)
+            with engine.begin() as connection:
+                connection.execute(insert(SCHEMA_LOCK).values(id=1))
+        except IntegrityError:
+            return
+        except (OperationalError, ProgrammingError):
+            if attempt == _GROW_TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _lacks_anything(connection: Connection, wanted: MetaData) -> bool:
+    have = inspect(connection)
+    names = set(have.get_table_names())
+    return any(
+        table.name not in names or next(iter(_lacking_columns(have.get_columns(table.name), table)), None) is not None
+        for table in wanted.sorted_tables
+    )
+
+
+def _grow(connection: Connection, wanted: MetaData) -> None:
+    have = inspect(connection)
+    names = set(have.get_table_names())
+    for table in wanted.sorted_tables:
+        if table.name not in names:
+            table.create(connection)
+            continue
+        for column in _lacking_columns(have.get_columns(table.name), table):
+            definition = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {definition}"))
+
+
+def _lacking_columns(have: Iterable[Any], table: Table) -> list[Column[Any]]:
+    names = {column["name"] for column in have}
+    return [column for column in table.columns if column.name not in names]

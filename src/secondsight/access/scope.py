@@ -1,0 +1,206 @@
+"""Turn the grants of an identity into scopes: what a read may see.
+
+A scope is a box: a row is inside when it is inside every field. The union of an identity's grants is the union of its
+boxes; two boxes become one only where that admits no further row, so nothing is ever widened by adding grants up.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Engine, insert, select, update
+
+from secondsight.access.identity import Identity, Role
+from secondsight.access.metadata import GRANTS
+from secondsight.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one subject may read. None means all; an empty set means nothing.
+
+    Attributes:
+        denied_metrics: Catalogue names that this grant does not show.
+    """
+
+    tenant_id: str
+    clusters: frozenset[str] | None = None
+    teams: frozenset[str] | None = None
+    jobs: frozenset[str] | None = None
+    model_ids: frozenset[str] | None = None
+    denied_metrics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A box of rows that a read may see. Every reader must apply every field; None means all.
+
+    A scope with `teams`, `jobs` or `model_ids` set sees only seconds that are allocated to one of them: rows without
+    allocation, and node and fabric rows, are outside it.
+
+    Attributes:
+        tenant_ids: Never empty.
+        denied_metrics: Catalogue names that must not be read, filtered on, or ordered by.
+        subject: Who reads, for the audit: `token:<id>` or `user:<id>`.
+    """
+
+    tenant_ids: tuple[str, ...]
+    clusters: frozenset[str] | None
+    teams: frozenset[str] | None
+    jobs: frozenset[str] | None
+    denied_metrics: frozenset[str]
+    subject: str
+    role: Role
+    model_ids: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a scope without a tenant, which a compiler could take for all of them."""
+        if not self.tenant_ids or not all(self.tenant_ids):
+            raise Rejected("no_grant", f"{self.subject} has no grant to read", "ask an administrator for a grant")
+
+
+def scope_of(identity: Identity, metadata: Engine, tenant_id: str | None = None) -> Scope:
+    """Return the one scope of an identity, or of its grants in one tenant.
+
+    Raises:
+        Rejected(role_cannot_read): A collector's token only writes.
+        Rejected(no_grant): The identity may read nothing (there).
+        Rejected(scope_not_single): Its grants do not add up to one box; read `scopes_of` one by one.
+    """
+    scopes = scopes_of(identity, metadata, tenant_id)
+    if len(scopes) > 1:
+        message = f"the grants of {identity.subject} differ too much to be read together"
+        raise Rejected("scope_not_single", message, "name one tenant, or ask for a grant that covers the others")
+    return scopes[0]
+
+
+def scopes_of(identity: Identity, metadata: Engine, tenant_id: str | None = None) -> tuple[Scope, ...]:
+    """Return the fewest boxes found that together admit exactly what the identity's grants admit; at least one.
+
+    Raises:
+        Rejected(role_cannot_read): A collector's token only writes.
+        Rejected(no_grant): The identity may read nothing (there).
+    """
+    if identity.role is Role.COLLECTOR:
+        raise Rejected("role_cannot_read", "a collector token only writes", "use a viewer, operator or admin token")
+    grants = [grant for grant in read_grants(metadata, identity.subject) if tenant_id in (None, grant.tenant_id)]
+    boxes = merge_scopes([_scope(identity, grant) for grant in grants])
+    if not boxes:
+        raise Rejected("no_grant", f"{identity.subject} has no grant to read", "ask an administrator for a grant")
+    return boxes
+
+
+def merge_scopes(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
+    """Join scopes of one subject pairwise for as long as joining two of them adds no row and no metric."""
+    boxes = list(dict.fromkeys(scopes))
+    while (pair := _joinable(boxes)) is not None:
+        first, second, joined = pair
+        boxes = [box for box in boxes if box not in (first, second)] + [joined]
+    return tuple(boxes)
+
+
+def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> None:
+    """Store one grant of a subject."""
+    row = {name: _to_text(getattr(grant, name)) for name in (*_SETS, "denied_metrics")}
+    with metadata.begin() as connection:
+        values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, **row}
+        connection.execute(insert(GRANTS).values(**values))
+
+
+def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:
+    """Return the grants of a subject that were not revoked, oldest first."""
+    live = select(GRANTS).where(GRANTS.c.subject == subject, GRANTS.c.revoked_ms.is_(None)).order_by(GRANTS.c.grant_id)
+    with metadata.connect() as connection:
+        rows = connection.execute(live).mappings().all()
+    return tuple(
+        Grant(
+            tenant_id=row["tenant_id"],
+            clusters=_from_text(row["clusters"]),
+            teams=_from_text(row["teams"]),
+            jobs=_from_text(row["jobs"]),
+            model_ids=_from_text(row["model_ids"]),
+            denied_metrics=_from_text(row["denied_metrics"]) or frozenset(),
+        )
+        for row in rows
+    )
+
+
+def revoke_grants(metadata: Engine, subject: str, now_ms: int) -> int:
+    """Revoke every grant of a subject and return how many there were."""
+    live = update(GRANTS).where(GRANTS.c.subject == subject, GRANTS.c.revoked_ms.is_(None))
+    with metadata.begin() as connection:
+        return connection.execute(live.values(revoked_ms=now_ms)).rowcount
+
+
+_SETS = ("clusters", "teams", "jobs", "model_ids")
+
+
+def _scope(identity: Identity, grant: Grant) -> Scope:
+    return Scope(
+        tenant_ids=(grant.tenant_id,),
+        clusters=grant.clusters,
+        teams=grant.teams,
+        jobs=grant.jobs,
+        denied_metrics=grant.denied_metrics,
+        subject=identity.subject,
+        role=identity.role,
+        model_ids=grant.model_ids,
+    )
+
+
+def _joinable(boxes: Sequence[Scope]) -> tuple[Scope, Scope, Scope] | None:
+    for position, first in enumerate(boxes):
+        for second in boxes[position + 1 :]:
+            joined = _join(first, second)
+            if joined is not None:
+                return first, second, joined
+    return None
+
+
+def _join(first: Scope, second: Scope) -> Scope | None:
+    """Return the box that is exactly the union of two, or None where there is no such box."""
+    if _covers(first, second):
+        return first
+    if _covers(second, first):
+        return second
+    if first.denied_metrics != second.denied_metrics:
+        return None
+    differing = [name for name in ("tenant_ids", *_SETS) if getattr(first, name) != getattr(second, name)]
+    if len(differing) != 1:
+        return None
+    if differing == ["tenant_ids"]:
+        return replace(first, tenant_ids=tuple(sorted({*first.tenant_ids, *second.tenant_ids})))
+    name = differing[0]
+    return _with_set(first, name, getattr(first, name) | getattr(second, name))
+
+
+def _with_set(scope: Scope, name: str, values: frozenset[str]) -> Scope:
+    match name:
+        case "clusters":
+            return replace(scope, clusters=values)
+        case "teams":
+            return replace(scope, teams=values)
+        case "jobs":
+            return replace(scope, jobs=values)
+        case _:
+            return replace(scope, model_ids=values)
+
+
+def _covers(outer: Scope, inner: Scope) -> bool:
+    return (
+        set(outer.tenant_ids) >= set(inner.tenant_ids)
+        and outer.denied_metrics <= inner.denied_metrics
+        and all(_contains(getattr(outer, name), getattr(inner, name)) for name in _SETS)
+    )
+
+
+def _contains(outer: frozenset[str] | None, inner: frozenset[str] | None) -> bool:
+    return outer is None or (inner is not None and outer >= inner)
+
+
+def _to_text(values: Iterable[str] | None) -> str | None:
+    return None if values is None else json.dumps(sorted(values))
+
+
+def _from_text(stored: str | None) -> frozenset[str] | None:
+    return None if stored is None else frozenset(json.loads(stored))
