@@ -126,10 +126,15 @@ def open_metadata(url: str) -> Engine:
         url: SQLAlchemy address (`sqlite:////data/metadata.sqlite`), or the path of an SQLite file. The file's folder is
             made.
     """
-    address = url if "://" in url else f"sqlite:///{Path(url).absolute()}"
-    engine = _open_sqlite(address) if address.startswith("sqlite") else create_engine(address, pool_pre_ping=True)
+    engine = open_engine(url)
     grow_schema(engine, METADATA)
     return engine
+
+
+def open_engine(url: str) -> Engine:
+    """Open a database as it is; see `open_metadata` for `url`."""
+    address = url if "://" in url else f"sqlite:///{Path(url).absolute()}"
+    return _open_sqlite(address) if address.startswith("sqlite") else create_engine(address, pool_pre_ping=True)
 
 
 def grow_schema(engine: Engine, wanted: MetaData) -> None:

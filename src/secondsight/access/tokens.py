@@ -1,0 +1,193 @@
+"""Turn a bearer secret into an identity.
+
+A secret is shown once, when its token is made; the store keeps its SHA-256 only (the secret has 256 random bits, so a
+slow hash would add nothing). Revoking a token takes effect within the authenticator's cache time.
+"""
+
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from hashlib import sha256
+from threading import Lock
+
+from sqlalchemy import Engine, insert, select, update
+
+from secondsight.access.identity import Identity, Role
+from secondsight.access.metadata import TOKENS
+from secondsight.access.scope import Grant, add_grant
+from secondsight.clock import Clock
+from secondsight.errors import Rejected
+
+SECRET_BYTES = 32
+SECRET_LENGTH_MAXIMUM = 200
+CACHE_SECONDS = 5.0
+CACHE_ENTRIES = 20_000
+
+ROLE_LETTERS: dict[Role, str] = {Role.VIEWER: "v", Role.OPERATOR: "o", Role.ADMIN: "a", Role.COLLECTOR: "c"}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSpec:
+    """A token to be made.
+
+    Attributes:
+        cluster_id, region: Where a collector writes to; a collector needs a cluster.
+        collector_pattern: See `Identity`; a collector needs one.
+        grants: What a viewer or operator may read. An admin without any gets its whole tenant.
+        expires_ms: Epoch ms, or None for never.
+    """
+
+    role: Role
+    tenant_id: str
+    name: str
+    cluster_id: str = ""
+    region: str = ""
+    collector_pattern: str = ""
+    grants: tuple[Grant, ...] = ()
+    expires_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token. The secret is kept nowhere else."""
+
+    token_id: str
+    subject: str
+    secret: str = field(repr=False)
+
+
+def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
+    """Make a token with its grants and return its secret, once.
+
+    Raises:
+        Rejected(token_spec_invalid): A collector without cluster or pattern, or a field that its role cannot have.
+    """
+    _check_spec(spec)
+    token_id = secrets.token_hex(8)
+    secret = f"ss_{ROLE_LETTERS[spec.role]}{secrets.token_urlsafe(SECRET_BYTES)}"
+    row = {
+        "token_id": token_id,
+        "secret_sha256": sha256(secret.encode()).digest(),
+        "role": spec.role.value,
+        "tenant_id": spec.tenant_id,
+        "name": spec.name,
+        "region": spec.region,
+        "cluster_id": spec.cluster_id,
+        "collector_pattern": spec.collector_pattern,
+        "created_ms": now_ms,
+        "expires_ms": spec.expires_ms,
+    }
+    subject = f"token:{token_id}"
+    whole_tenant = (Grant(spec.tenant_id),) if spec.role is Role.ADMIN else ()
+    for grant in spec.grants or whole_tenant:
+        add_grant(metadata, subject, grant, now_ms)
+    with metadata.begin() as connection:
+        connection.execute(insert(TOKENS).values(**row))
+    return IssuedToken(token_id, subject, secret)
+
+
+def revoke_token(metadata: Engine, token_id: str, now_ms: int) -> bool:
+    """Revoke a token; return False where there is no such live token."""
+    live = update(TOKENS).where(TOKENS.c.token_id == token_id, TOKENS.c.revoked_ms.is_(None))
+    with metadata.begin() as connection:
+        return connection.execute(live.values(revoked_ms=now_ms)).rowcount == 1
+
+
+class Authenticator:
+    """Checks secrets against the metadata store, remembering good ones for a few seconds. Safe from many threads.
+
+    Refused secrets are not remembered: a token works from the moment it is made.
+    """
+
+    def __init__(self, metadata: Engine, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._cache_seconds = cache_seconds
+        self._cache: OrderedDict[bytes, tuple[Identity, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def authenticate(self, secret: str) -> Identity:
+        """Return who holds a secret; may read the store.
+
+        Raises:
+            Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
+        """
+        digest = _digest(secret)
+        identity = self._remembered(digest)
+        if identity is None:
+            identity = _read_identity(self._metadata, digest)
+            self._remember(digest, identity)
+        return _unexpired(identity, self._clock.now_ms())
+
+    def remembered(self, secret: str) -> Identity | None:
+        """Return who holds a secret where that needs no reading of the store, else None; never blocks.
+
+        Raises:
+            Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
+        """
+        identity = self._remembered(_digest(secret))
+        return None if identity is None else _unexpired(identity, self._clock.now_ms())
+
+    def _remembered(self, digest: bytes) -> Identity | None:
+        with self._lock:
+            found = self._cache.get(digest)
+        if found is None or self._clock.monotonic_seconds() - found[1] >= self._cache_seconds:
+            return None
+        return found[0]
+
+    def _remember(self, digest: bytes, identity: Identity) -> None:
+        with self._lock:
+            self._cache[digest] = (identity, self._clock.monotonic_seconds())
+            self._cache.move_to_end(digest)
+            if len(self._cache) > CACHE_ENTRIES:
+                self._cache.popitem(last=False)
+
+
+def _check_spec(spec: TokenSpec) -> None:
+    if not spec.tenant_id:
+        raise Rejected("token_spec_invalid", "a token needs a tenant")
+    writes = spec.role is Role.COLLECTOR
+    if writes and not (spec.cluster_id and spec.collector_pattern):
+        raise Rejected("token_spec_invalid", "a collector token needs a cluster and a collector pattern")
+    if writes and spec.grants:
+        raise Rejected("token_spec_invalid", "a collector token only writes and has no grants")
+    if not writes and (spec.cluster_id or spec.collector_pattern):
+        raise Rejected(
+            "token_spec_invalid", "only a collector token has a cluster and a collector pattern", "use grants"
+        )
+
+
+def _digest(secret: str) -> bytes:
+    if not secret:
+        raise Rejected("token_missing", "the request has no bearer token", "send Authorization: Bearer <token>")
+    if len(secret) > SECRET_LENGTH_MAXIMUM:
+        raise _invalid()
+    return sha256(secret.encode("utf-8", "surrogateescape")).digest()
+
+
+def _read_identity(metadata: Engine, digest: bytes) -> Identity:
+    with metadata.connect() as connection:
+        row = connection.execute(select(TOKENS).where(TOKENS.c.secret_sha256 == digest)).mappings().first()
+    if row is None or row["revoked_ms"] is not None or not hmac.compare_digest(row["secret_sha256"], digest):
+        raise _invalid()
+    return Identity(
+        subject=f"token:{row['token_id']}",
+        role=Role(row["role"]),
+        tenant_id=row["tenant_id"],
+        name=row["name"],
+        cluster_id=row["cluster_id"],
+        region=row["region"],
+        collector_pattern=row["collector_pattern"],
+        expires_ms=row["expires_ms"],
+    )
+
+
+def _unexpired(identity: Identity, now_ms: int) -> Identity:
+    if identity.expires_ms is not None and now_ms >= identity.expires_ms:
+        raise Rejected("token_expired", f"the token {identity.name!r} has expired", "make a new token")
+    return identity
+
+
+def _invalid() -> Rejected:
+    return Rejected("token_invalid", "the bearer token is unknown or was revoked", "check the token, or make a new one")

@@ -1,0 +1,306 @@
+"""Tokens, grants, scopes, definitions, plans and the schema that holds them, on a real SQLite file."""
+
+import itertools
+import multiprocessing
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select
+
+from secondsight.access.audit import AuditEntry, AuditLog
+from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definition
+from secondsight.access.identity import Identity, Role
+from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
+from secondsight.access.plans import PlanInterval, continue_plan, plans_in_force
+from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of
+from secondsight.access.tokens import Authenticator, TokenSpec, create_token, revoke_token
+from secondsight.clock import ManualClock
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind
+
+NOW_MS = 1_700_000_000_000
+COLLECTOR = TokenSpec(Role.COLLECTOR, "t1", "agents", cluster_id="c1", region="eu", collector_pattern="*")
+
+
+@pytest.fixture
+def metadata(tmp_path: Path):
+    engine = open_metadata(str(tmp_path / "deep" / "metadata.sqlite"))
+    yield engine
+    engine.dispose()
+
+
+def refusal(call, *args) -> str:
+    with pytest.raises(Rejected) as caught:
+        call(*args)
+    return caught.value.code
+
+
+def test_a_token_gives_its_identity(metadata: Engine):
+    issued = create_token(metadata, COLLECTOR, NOW_MS)
+    identity = Authenticator(metadata, ManualClock()).authenticate(issued.secret)
+    assert identity == Identity(issued.subject, Role.COLLECTOR, "t1", "agents", "c1", "eu", "*")
+    assert issued.secret.startswith("ss_c")
+    assert issued.secret not in repr(issued)
+
+
+def test_the_store_never_holds_the_secret(metadata: Engine, tmp_path: Path):
+    secret = create_token(metadata, COLLECTOR, NOW_MS).secret
+    metadata.dispose()
+    for file in (tmp_path / "deep").iterdir():
+        assert secret.encode() not in file.read_bytes()
+
+
+def test_wrong_secrets_are_refused_without_being_repeated(metadata: Engine):
+    create_token(metadata, COLLECTOR, NOW_MS)
+    authenticator = Authenticator(metadata, ManualClock())
+    assert refusal(authenticator.authenticate, "") == "token_missing"
+    for secret in ("ss_cwrong", "x" * 100_000, "\udcff", "ss_c\n"):
+        with pytest.raises(Rejected) as caught:
+            authenticator.authenticate(secret)
+        assert caught.value.code == "token_invalid"
+        assert secret not in str(caught.value)
+        assert secret not in caught.value.hint
+
+
+def test_a_token_expires_even_while_remembered(metadata: Engine):
+    clock = ManualClock(NOW_MS)
+    secret = create_token(metadata, replace(COLLECTOR, expires_ms=NOW_MS + 1000), NOW_MS).secret
+    authenticator = Authenticator(metadata, clock, cache_seconds=1e9)
+    authenticator.authenticate(secret)
+    clock.move(1)
+    assert refusal(authenticator.authenticate, secret) == "token_expired"
+    assert refusal(authenticator.remembered, secret) == "token_expired"
+
+
+def test_a_revoked_token_dies_within_the_cache_time(metadata: Engine):
+    clock = ManualClock(NOW_MS)
+    issued = create_token(metadata, COLLECTOR, NOW_MS)
+    authenticator = Authenticator(metadata, clock, cache_seconds=5)
+    assert authenticator.remembered(issued.secret) is None
+    authenticator.authenticate(issued.secret)
+    assert authenticator.remembered(issued.secret) is not None
+    assert revoke_token(metadata, issued.token_id, NOW_MS)
+    assert not revoke_token(metadata, issued.token_id, NOW_MS)
+    clock.move(5)
+    assert refusal(authenticator.authenticate, issued.secret) == "token_invalid"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        replace(COLLECTOR, cluster_id=""),
+        replace(COLLECTOR, collector_pattern=""),
+        replace(COLLECTOR, tenant_id=""),
+        replace(COLLECTOR, grants=(Grant("t1"),)),
+        TokenSpec(Role.VIEWER, "t1", "v", cluster_id="c1"),
+    ],
+)
+def test_tokens_that_make_no_sense_are_not_made(metadata: Engine, spec: TokenSpec):
+    assert refusal(create_token, metadata, spec, NOW_MS) == "token_spec_invalid"
+    with metadata.connect() as connection:
+        assert connection.execute(select(TOKENS)).all() == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "collector_id", "allowed"),
+    [
+        ("*", "host-12/dcgm", True),
+        ("*", "", False),
+        ("host-12", "host-12", True),
+        ("host-12", "host-123", False),
+        ("host-12", "xhost-12", False),
+        ("host-12/*", "host-12/dcgm", True),
+        ("host-12/*", "host-12", False),
+        ("host-12, host-12/*", "host-12", True),
+        ("host.12", "host-12", False),
+        ("host-[12]", "host-1", False),
+        ("rack-*/gpu-*", "rack-7/gpu-1", True),
+        ("", "host-12", False),
+        (",", "", False),
+    ],
+)
+def test_collector_patterns(pattern: str, collector_id: str, allowed: bool):
+    identity = Identity("token:1", Role.COLLECTOR, "t", "n", "c", "", pattern)
+    assert identity.allows_collector(collector_id) is allowed
+    assert not replace(identity, role=Role.ADMIN).allows_collector(collector_id)
+
+
+def identity_of(metadata: Engine, spec: TokenSpec) -> Identity:
+    return Authenticator(metadata, ManualClock()).authenticate(create_token(metadata, spec, NOW_MS).secret)
+
+
+def test_an_admin_reads_its_tenant_and_no_other(metadata: Engine):
+    scope = scope_of(identity_of(metadata, TokenSpec(Role.ADMIN, "t1", "root")), metadata)
+    assert (scope.tenant_ids, scope.clusters, scope.teams, scope.jobs) == (("t1",), None, None, None)
+
+
+def test_a_viewer_without_grants_reads_nothing(metadata: Engine):
+    assert refusal(scope_of, identity_of(metadata, TokenSpec(Role.VIEWER, "t1", "v")), metadata) == "no_grant"
+    assert refusal(scope_of, identity_of(metadata, COLLECTOR), metadata) == "role_cannot_read"
+
+
+def test_grants_come_back_as_they_were_given(metadata: Engine):
+    grant = Grant("op", frozenset({"c1"}), frozenset({"team-ü"}), frozenset(), frozenset({"m"}), frozenset({"x_watts"}))
+    identity = identity_of(metadata, TokenSpec(Role.VIEWER, "op", "customer", grants=(grant,)))
+    scope = scope_of(identity, metadata)
+    assert scope == Scope(
+        ("op",),
+        grant.clusters,
+        grant.teams,
+        frozenset(),
+        grant.denied_metrics,
+        identity.subject,
+        Role.VIEWER,
+        grant.model_ids,
+    )
+    assert revoke_grants(metadata, identity.subject, NOW_MS) == 1
+    assert refusal(scope_of, identity, metadata) == "no_grant"
+
+
+def test_grants_that_are_no_box_are_never_widened_into_one(metadata: Engine):
+    identity = identity_of(metadata, TokenSpec(Role.VIEWER, "a", "v"))
+    add_grant(metadata, identity.subject, Grant("a", clusters=frozenset({"c1"})), NOW_MS)
+    add_grant(metadata, identity.subject, Grant("b", teams=frozenset({"x"})), NOW_MS)
+    assert refusal(scope_of, identity, metadata) == "scope_not_single"
+    assert len(scopes_of(identity, metadata)) == 2
+    assert scope_of(identity, metadata, "b").teams == {"x"}
+    assert refusal(scope_of, identity, metadata, "c") == "no_grant"
+
+
+def test_a_scope_without_tenant_cannot_exist():
+    for tenant_ids in ((), ("",)):
+        assert refusal(Scope, tenant_ids, None, None, None, frozenset(), "s", Role.ADMIN) == "no_grant"
+
+
+NAMES = ("1", "2", "3")
+SETS = st.none() | st.frozensets(st.sampled_from(NAMES))
+SCOPES = st.builds(
+    Scope,
+    tenant_ids=st.sampled_from([("t1",), ("t2",)]),
+    clusters=SETS,
+    teams=SETS,
+    jobs=st.none() | st.just(frozenset({"1"})),
+    denied_metrics=st.frozensets(st.sampled_from(["m1", "m2"])),
+    subject=st.just("s"),
+    role=st.just(Role.VIEWER),
+)
+
+
+def admits(scope: Scope, row: tuple[str, str, str, str, str]) -> bool:
+    tenant, cluster, team, job, metric = row
+    return (
+        tenant in scope.tenant_ids
+        and (scope.clusters is None or cluster in scope.clusters)
+        and (scope.teams is None or team in scope.teams)
+        and (scope.jobs is None or job in scope.jobs)
+        and metric not in scope.denied_metrics
+    )
+
+
+@given(st.lists(SCOPES, max_size=5))
+def test_merged_scopes_admit_exactly_what_the_grants_admit(scopes: list[Scope]):
+    merged = merge_scopes(scopes)
+    for row in itertools.product(("t1", "t2"), (*NAMES, "?"), (*NAMES, "?"), ("1", "?"), ("m1", "m2", "m3")):
+        assert any(admits(s, row) for s in scopes) == any(admits(s, row) for s in merged)
+
+
+def test_definitions_are_stored_once_and_checked(metadata: Engine):
+    blob = b"schema"
+    digest = definition_hash(blob)
+    assert get_definition(metadata, digest) is None
+    assert put_definition(metadata, digest, blob, NOW_MS)
+    assert not put_definition(metadata, digest, blob, NOW_MS)
+    assert get_definition(metadata, digest) == blob
+    assert get_definitions(metadata, [digest, bytes(16)]) == {digest: blob}
+    assert refusal(put_definition, metadata, digest, b"another meaning", NOW_MS) == "definition_hash_wrong"
+
+
+def plan(interval_ms: int, from_ms: int, kind: EntityKind = EntityKind.GPU) -> PlanInterval:
+    return PlanInterval("t", "c", "host-1", "host-1", kind, interval_ms, from_ms)
+
+
+def test_a_plan_is_continued_not_rewritten(metadata: Engine):
+    first = continue_plan(metadata, plan(1000, 100))
+    assert first == (plan(1000, 100),)
+    assert continue_plan(metadata, plan(1000, 900)) == ()
+    closed, new = continue_plan(metadata, plan(5000, 700))
+    assert (closed.to_ms, closed.version) == (700, 1)
+    assert (new.from_ms, new.to_ms, new.version) == (700, None, 2)
+    continue_plan(metadata, plan(30_000, 50, EntityKind.NODE))
+    assert plans_in_force(metadata, "t", "c", "host-1") == (new, plan(30_000, 50, EntityKind.NODE))
+    assert plans_in_force(metadata, "t2", "c", "host-1") == ()
+
+
+def test_a_plan_never_starts_before_the_one_it_follows(metadata: Engine):
+    continue_plan(metadata, plan(1000, 1000))
+    closed, new = continue_plan(metadata, plan(2000, 10))
+    assert (closed.from_ms, closed.to_ms, new.from_ms) == (1000, 1000, 1000)
+
+
+def test_reads_are_audited_in_batches_and_refusals_at_once(metadata: Engine):
+    audit = AuditLog(metadata)
+
+    def stored() -> list[str]:
+        with metadata.connect() as connection:
+            return [row.outcome for row in connection.execute(select(AUDIT).order_by(AUDIT.c.audit_id))]
+
+    audit.record(AuditEntry(NOW_MS, "token:1", "t", "read"))
+    assert stored() == []
+    audit.record(AuditEntry(NOW_MS, "token:1", "t", "read", "no_grant"))
+    assert stored() == ["ok", "no_grant"]
+    audit.record(AuditEntry(NOW_MS, "token:1", "t", "read"))
+    audit.close()
+    audit.close()
+    assert stored() == ["ok", "no_grant", "ok"]
+
+
+def open_and_report(path: str, start, results) -> None:
+    start.wait()
+    try:
+        open_metadata(path).dispose()
+        results.put("ok")
+    except Exception as error:  # noqa: BLE001 - reported to the parent, which asserts on it
+        results.put(repr(error))
+
+
+def test_several_processes_may_create_the_schema_at_once(tmp_path: Path):
+    spawn = multiprocessing.get_context("spawn")
+    start, results = spawn.Event(), spawn.Queue()
+    path = str(tmp_path / "metadata.sqlite")
+    workers = [spawn.Process(target=open_and_report, args=(path, start, results)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    start.set()
+    assert [results.get(timeout=60) for _ in workers] == ["ok"] * 4
+    for worker in workers:
+        worker.join()
+
+
+def test_an_older_schema_grows_and_keeps_its_rows(tmp_path: Path):
+    path = tmp_path / "metadata.sqlite"
+    with sqlite3.connect(path) as old:
+        old.execute("CREATE TABLE tenants (tenant_id VARCHAR(200) PRIMARY KEY, created_ms BIGINT NOT NULL)")
+        old.execute("INSERT INTO tenants VALUES ('t1', 5)")
+    old.close()
+    wanted = MetaData()
+    Table(
+        "tenants",
+        wanted,
+        Column("tenant_id", String(200), primary_key=True),
+        Column("note", String, server_default="-"),
+    )
+    engine = open_engine(str(path))
+    grow_schema(engine, wanted)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT tenant_id, created_ms, note FROM tenants").all() == [("t1", 5, "-")]
+    engine.dispose()
+
+
+def test_opening_again_changes_nothing(metadata: Engine):
+    before = inspect(metadata).get_table_names()
+    grow_schema(metadata, METADATA)
+    assert inspect(metadata).get_table_names() == before
