@@ -1,0 +1,192 @@
+"""Store rows in chDB, the ClickHouse engine inside this process.
+
+One process owns a folder. Within it one connection writes and a pool of connections reads, because a connection is a
+mutex. Readers are read-only to the engine as well, so a read that hides a second statement cannot write. A connection
+is thrown away after any exception: the engine would put rows of the failed query into the answer to the next one.
+"""
+
+import queue
+import re
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from secondsight.clock import Clock, SystemClock
+from secondsight.store.connection import ROWS, Connection, open_session
+from secondsight.store.failures import StoreBusy
+from secondsight.store.params import parameter_texts
+from secondsight.store.schema import DATABASE
+from secondsight.store.spec import quoted
+from secondsight.store.watchdog import Watchdog
+
+DEADLINE_SECONDS = 60.0
+KILL_GRACE_SECONDS = 1.0
+WAIT_FOR_READER_SECONDS = 30.0
+
+_READS = re.compile(
+    r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*\(*\s*(?:SELECT|WITH|EXPLAIN|SHOW|DESCRIBE|DESC|EXISTS)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_READER_SETTINGS: dict[str, Any] = {"readonly": 2}
+_WRITER_SETTINGS: dict[str, Any] = {"optimize_on_insert": 0}
+
+
+def is_read(sql: str) -> bool:
+    """Tell whether a statement starts as one that only reads."""
+    return _READS.match(sql) is not None
+
+
+class ChdbStore:
+    """A `contracts.Store` over one folder. Safe to call from several threads.
+
+    Args:
+        path: Folder; made when missing.
+        readers: Queries that may run at once; further ones wait.
+        clock: Source of deadlines.
+
+    Raises:
+        Retryable: Another process owns the folder.
+    """
+
+    def __init__(
+        self, path: str | Path, readers: int = 4, *, database: str = DATABASE, clock: Clock | None = None
+    ) -> None:
+        self._path = Path(path).absolute()
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._database = database
+        self._closed = False
+        self._anchor = open_session(self._path)
+        self._anchor.query(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        self._kill_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._writer: Connection | None = None
+        self._readers: queue.LifoQueue[Connection | None] = queue.LifoQueue()
+        for _ in range(readers):
+            self._readers.put(None)
+        self._reader_count = readers
+        self._watchdog = Watchdog(self._kill, clock or SystemClock())
+
+    @property
+    def readers(self) -> int:
+        """Return how many queries may run at once."""
+        return self._reader_count
+
+    def insert(self, table: str, data: Any) -> None:
+        """Insert an Arrow table; columns X_hi and X_lo of uint64 make the column X of type UInt128.
+
+        Blocks until the rows are written. On an error none or, when they span partitions, some of the rows are in the
+        table; inserting all of them again is right.
+
+        Raises:
+            Retryable: Busy, closed or out of memory.
+            Permanent: The table or a column does not exist, or a type does not fit.
+        """
+        if data.num_rows == 0:
+            return
+        rows = data.unify_dictionaries().combine_chunks()
+        with self._writing() as connection:
+            connection.insert(insert_statement(table, rows.schema), rows)
+
+    def query(
+        self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run one statement; reads run beside each other, all else runs on the writer.
+
+        `settings` bind this statement alone. With `max_execution_time` (seconds) the statement is killed one second
+        after it, otherwise after 60 s.
+
+        Raises:
+            Retryable: Closed, or no reader came free in time.
+            QueryLimited: The statement ran into a limit.
+            StatementFailed: The statement is wrong.
+        """
+        use = self._reading() if is_read(sql) else self._writing()
+        limits = dict(settings or {})
+        marker = uuid.uuid4().hex
+        deadline_seconds = float(limits.get("max_execution_time") or DEADLINE_SECONDS) + KILL_GRACE_SECONDS
+        with use as connection, self._watchdog.watching(marker, deadline_seconds):
+            return connection.run(f"/* {marker} */ {sql}", parameter_texts(params), limits)
+
+    def close(self) -> None:
+        """Wait for running statements, then close all connections; may be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for _ in range(self._reader_count):
+            _close(self._readers.get())
+        with self._write_lock:
+            _close(self._writer)
+            self._writer = None
+        self._watchdog.close()
+        self._anchor.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        self._refuse_when_closed()
+        try:
+            connection = self._readers.get(timeout=WAIT_FOR_READER_SECONDS)
+        except queue.Empty:
+            raise StoreBusy(f"all {self._reader_count} readers are busy", retry_after_seconds=1.0) from None
+        try:
+            connection = connection or self._connect(_READER_SETTINGS)
+            yield connection
+        finally:
+            self._readers.put(_kept(connection))
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        with self._write_lock:
+            self._refuse_when_closed()
+            self._writer = self._writer or self._connect(_WRITER_SETTINGS)
+            try:
+                yield self._writer
+            finally:
+                self._writer = _kept(self._writer)
+
+    def _connect(self, settings: Mapping[str, Any]) -> Connection:
+        return Connection(open_session(self._path), self._database, settings)
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise StoreBusy("the store is closed")
+
+    def _kill(self, marker: str) -> None:
+        with self._kill_lock:
+            self._anchor.query(f"KILL QUERY WHERE startsWith(query, '/* {marker} */') ASYNC")
+
+
+def insert_statement(table: str, schema: pa.Schema) -> str:
+    """Return the INSERT that fills a table's columns from an Arrow table called `ROWS`."""
+    expressions = _expressions(schema.names)
+    columns = ", ".join(quoted(name) for name in expressions)
+    values = ", ".join(expressions.values())
+    return f"INSERT INTO {quoted(table)} ({columns}) SELECT {values} FROM Python({ROWS})"  # noqa: S608 - all quoted
+
+
+def _expressions(names: list[str]) -> dict[str, str]:
+    """Return column -> expression, joining the two halves of wide integers."""
+    wide = {name[:-3] for name in names if name.endswith("_hi") and f"{name[:-3]}_lo" in names}
+    halves = {f"{name}{half}" for name in wide for half in ("_hi", "_lo")}
+    joined = {
+        name: f"bitOr(bitShiftLeft(toUInt128({quoted(name + '_hi')}), 64), toUInt128({quoted(name + '_lo')}))"
+        for name in sorted(wide)
+    }
+    return {name: quoted(name) for name in names if name not in halves} | joined
+
+
+def _kept(connection: Connection | None) -> Connection | None:
+    """Return the connection, or None after closing a broken one."""
+    if connection is None or not connection.broken:
+        return connection
+    connection.close()
+    return None
+
+
+def _close(connection: Connection | None) -> None:
+    if connection is not None:
+        connection.close()

@@ -1,0 +1,153 @@
+"""Turn the metric catalogue into the tables of the hot store.
+
+Tables grow and never shrink: a metric that left the catalogue keeps its column. Values are stored integers; physical
+value = stored x the metric's resolution.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol, assert_never
+
+from secondsight.catalog.metric import Metric, RollupSet
+from secondsight.model import EntityKind
+from secondsight.store.codecs import NOISE, PLAIN, codec_of, is_noisy
+from secondsight.store.layout import (
+    RAW_KEY,
+    RAW_ORDER,
+    RAW_PARTITION,
+    ROLLUP_KEY,
+    ROLLUP_ORDER,
+    ROLLUP_PARTITION,
+    WIDE_SETTINGS,
+    fixed_tables,
+)
+from secondsight.store.spec import ColumnSpec, TableSpec, quoted
+
+DATABASE = "secondsight"
+
+
+class Scalars(Protocol):
+    """What this module asks of a catalogue."""
+
+    def scalars(self, kind: EntityKind) -> Sequence[Metric]:
+        """Return the metrics of a kind that have a column of their own, in a stable order."""
+        ...
+
+
+def raw_table(kind: EntityKind) -> str:
+    """Return the name of the table of 1 s rows of a kind."""
+    return f"{kind.value}_1s"
+
+
+def rollup_table(kind: EntityKind, resolution: str = "30s") -> str:
+    """Return the name of the rollup table of a kind at a resolution."""
+    return f"{kind.value}_{resolution}"
+
+
+def tables(catalog: Scalars) -> tuple[TableSpec, ...]:
+    """Return every table of the hot store: raw and rollup of each kind, then the fixed ones."""
+    raws = tuple(_raw(kind, catalog.scalars(kind)) for kind in EntityKind)
+    rollups = tuple(_rollup(kind, catalog.scalars(kind)) for kind in EntityKind)
+    return (*raws, *rollups, *fixed_tables())
+
+
+def table(catalog: Scalars, name: str) -> TableSpec:
+    """Return one table by name.
+
+    Raises:
+        KeyError: There is no such table.
+    """
+    return {spec.name: spec for spec in tables(catalog)}[name]
+
+
+def create_statements(catalog: Scalars, database: str = DATABASE) -> tuple[str, ...]:
+    """Return the statements that create what is missing; safe to run twice."""
+    creates = (spec.create_statement(database) for spec in tables(catalog))
+    return (f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", *creates)
+
+
+def alter_statements(
+    existing: Mapping[str, frozenset[str]], catalog: Scalars, database: str = DATABASE
+) -> tuple[str, ...]:
+    """Return the statements that add missing columns, one per table that lacks any.
+
+    Args:
+        existing: Table name -> names of its columns, as the store has them; tables it lacks are left out.
+        catalog: What the tables should hold.
+        database: Database of the tables.
+    """
+    statements = (
+        _add_columns(spec, existing[spec.name], database) for spec in tables(catalog) if spec.name in existing
+    )
+    return tuple(statement for statement in statements if statement)
+
+
+def fingerprint(catalog: Scalars) -> int:
+    """Return 64 bits that change when any table's DDL does."""
+    text = "\n".join(spec.create_statement(DATABASE) for spec in tables(catalog))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def raw_column(metric: Metric) -> ColumnSpec:
+    """Return the column of a scalar metric in its raw table."""
+    return ColumnSpec(metric.name, f"Nullable({metric.clickhouse_type})", codec_of(metric))
+
+
+def member_columns(metric: Metric) -> tuple[ColumnSpec, ...]:
+    """Return the columns of a scalar metric in its rollup table; only legal aggregates have one."""
+    match metric.rollup:
+        case RollupSet.DISTRIBUTION:
+            return (_sum_column(metric), *_value_columns(metric, "min", "max", "last", "p95"))
+        case RollupSet.LEVEL:
+            return (_sum_column(metric), *_value_columns(metric, "min", "max", "last"))
+        case RollupSet.CONSTANT | RollupSet.STATE:
+            return _value_columns(metric, "last")
+        case RollupSet.INCREASE:
+            return (_increase_column(metric), *_value_columns(metric, "first", "last"))
+        case RollupSet.EVENT | RollupSet.HISTOGRAM:
+            return ()
+        case _:
+            assert_never(metric.rollup)
+
+
+def _raw(kind: EntityKind, metrics: Sequence[Metric]) -> TableSpec:
+    columns = (*RAW_KEY, *(raw_column(metric) for metric in metrics))
+    return TableSpec(raw_table(kind), columns, "ReplacingMergeTree(version)", RAW_ORDER, RAW_PARTITION, WIDE_SETTINGS)
+
+
+def _rollup(kind: EntityKind, metrics: Sequence[Metric]) -> TableSpec:
+    members = (column for metric in metrics for column in member_columns(metric))
+    return TableSpec(
+        rollup_table(kind),
+        (*ROLLUP_KEY, *members),
+        "ReplacingMergeTree(version)",
+        ROLLUP_ORDER,
+        ROLLUP_PARTITION,
+        WIDE_SETTINGS,
+    )
+
+
+def _value_columns(metric: Metric, *members: str) -> tuple[ColumnSpec, ...]:
+    stored = f"Nullable({metric.clickhouse_type})"
+    return tuple(ColumnSpec(f"{metric.name}_{member}", stored, codec_of(metric)) for member in members)
+
+
+def _sum_column(metric: Metric) -> ColumnSpec:
+    """Return the column of sum(value x covered ms)."""
+    if metric.dtype == "f64":
+        return ColumnSpec(f"{metric.name}_sum", "Nullable(Float64)", PLAIN)
+    return ColumnSpec(f"{metric.name}_sum", "Nullable(Int64)", NOISE if is_noisy(metric) else codec_of(metric))
+
+
+def _increase_column(metric: Metric) -> ColumnSpec:
+    types = {"f": "Float64", "i": "Int64", "u": "UInt64"}
+    codec = PLAIN if metric.dtype == "f64" else NOISE
+    return ColumnSpec(f"{metric.name}_increase", f"Nullable({types[metric.dtype[0]]})", codec)
+
+
+def _add_columns(spec: TableSpec, existing: frozenset[str], database: str) -> str:
+    missing = [column for column in spec.columns if column.name not in existing]
+    if not missing:
+        return ""
+    adds = ", ".join(f"ADD COLUMN IF NOT EXISTS {column.ddl}" for column in missing)
+    return f"ALTER TABLE {quoted(database)}.{quoted(spec.name)} {adds}"
