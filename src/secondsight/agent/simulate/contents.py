@@ -1,13 +1,13 @@
 """Turn seconds of a simulated cluster into frame contents, host by host."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.simulate.cluster import ClusterSpec, Second, Xid, boot_id, gpu_uuid, host_name, rack_name, serves
+from secondsight.agent.simulate.cluster import ClusterSpec, Second, Xid, gpu_uuid, host_name, rack_name, serves
 from secondsight.agent.simulate.jobs import Job
 from secondsight.agent.simulate.physics import Floats
 from secondsight.catalog.load import Catalog
@@ -31,7 +31,6 @@ from secondsight.wire.schema import make_schema
 Stored = dict[str, NDArray[Any]]
 FIRST_TOKEN_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 NETWORK_PARTS = ("device=bond0,direction=receive", "device=bond0,direction=transmit")
-GPU_NAMES_ALONE = ("gpu_info",)
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class _Engine:
     requests: float = 0.0
     prompt_tokens: float = 0.0
     generation_tokens: float = 0.0
-    buckets: NDArray[np.uint64] | None = None
+    buckets: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(len(FIRST_TOKEN_BOUNDS) + 1, dtype=np.uint64))
     first_token_seconds: float = 0.0
 
 
@@ -145,7 +144,6 @@ class HostContents:
         bounds = HistogramColumn("inference_time_to_first_token_seconds", "s", FIRST_TOKEN_BOUNDS)
         schema = self._schema(EntityKind.INFERENCE, tuple(stored), (bounds,))
         table = self._table(EntityKind.INFERENCE, host, name, (Entity(name),))
-        assert engine.buckets is not None
         histogram = HistogramRows(
             column=0,
             entity_index=np.zeros(1, dtype=np.uint32),
@@ -164,8 +162,6 @@ class HostContents:
         engine.prompt_tokens += requests * 720
         engine.generation_tokens += round(activity * 9000)
         typical = 0.04 + 0.5 * activity**3
-        if engine.buckets is None:
-            engine.buckets = np.zeros(len(FIRST_TOKEN_BOUNDS) + 1, dtype=np.uint64)
         engine.buckets[int(np.searchsorted(FIRST_TOKEN_BOUNDS, typical))] += np.uint64(requests)
         engine.first_token_seconds += requests * typical
         return {
@@ -245,11 +241,6 @@ class HostContents:
         if at not in self._tables:
             self._tables[at] = EntityTable(kind, host_name(self._spec, host), rack_name(host), entities)
         return self._tables[at]
-
-
-def host_boot_id(spec: ClusterSpec, host: int) -> str:
-    """Return the boot id that a host's frames carry."""
-    return boot_id(spec, host)
 
 
 def to_column(metric: Metric, physical: Floats) -> NDArray[Any]:
