@@ -74,6 +74,11 @@ class Source:
         part: Label pairs that this source name itself stands for, such as (("direction", "receive"),).
         rename: Source labels that become part labels, as (source label, part label) pairs.
         rank: Preference among names of one system that give the same metric in one scrape; lower wins.
+        absent: Source values that say that there is none, tested before anything else.
+        translate: Source values with the value each stands for, where no factor relates them; no others are legal.
+        estimate: True where a value of this source is only ever an estimate.
+        shared: True where one value of this name feeds several metrics on purpose.
+        help_scales: Scales that hold instead of `scale` where the HELP line of the scrape holds the text beside them.
     """
 
     system: str
@@ -85,6 +90,11 @@ class Source:
     part: tuple[tuple[str, str], ...] = ()
     rename: tuple[tuple[str, str], ...] = ()
     rank: int = 0
+    absent: tuple[float, ...] = ()
+    translate: tuple[tuple[float, float], ...] = ()
+    estimate: bool = False
+    shared: bool = False
+    help_scales: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +110,8 @@ class Metric:
         clamp_maximum: Values in (clamp_maximum, maximum] become clamp_maximum; None where nothing is clamped.
         step_maximum: Greatest legal increase per covered second (counters), or None.
         cap: Value at which the source's counter stops moving, or None.
-        values: Legal values of an enum or bool, as (value, meaning) pairs; empty otherwise.
-        bitmask: True for a state whose bits are independent.
+        values: Legal values of an enum or bool, as (value, meaning) pairs; of a bitmask the known bits; else empty.
+        bitmask: True for a state made of bits; unknown bits are kept.
         labels: Label names that form the part, in sorted order.
         parts_maximum: Most parts one entity may have; 1 for a metric without labels.
     """
