@@ -6,7 +6,6 @@ is thrown away after any exception: the engine would put rows of the failed quer
 """
 
 import queue
-import re
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -14,31 +13,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from secondsight.clock import Clock, SystemClock
-from secondsight.store.connection import ROWS, Connection, open_session
+from secondsight.store.connection import Connection, open_session
 from secondsight.store.failures import StoreBusy
 from secondsight.store.params import parameter_texts
 from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
+from secondsight.store.statement import (
+    DEADLINE_SECONDS,
+    KILL_GRACE_SECONDS,
+    WAIT_FOR_READER_SECONDS,
+    insert_statement,
+    is_read,
+)
 from secondsight.store.watchdog import Watchdog
 
-DEADLINE_SECONDS = 60.0
-KILL_GRACE_SECONDS = 1.0
-WAIT_FOR_READER_SECONDS = 30.0
-
-_READS = re.compile(
-    r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*\(*\s*(?:SELECT|WITH|EXPLAIN|SHOW|DESCRIBE|DESC|EXISTS)\b",
-    re.IGNORECASE | re.DOTALL,
-)
 _READER_SETTINGS: dict[str, Any] = {"readonly": 2}
 _WRITER_SETTINGS: dict[str, Any] = {"optimize_on_insert": 0}
-
-
-def is_read(sql: str) -> bool:
-    """Tell whether a statement starts as one that only reads."""
-    return _READS.match(sql) is not None
 
 
 class ChdbStore:
@@ -158,25 +149,6 @@ class ChdbStore:
     def _kill(self, marker: str) -> None:
         with self._kill_lock:
             self._anchor.query(f"KILL QUERY WHERE startsWith(query, '/* {marker} */') ASYNC")
-
-
-def insert_statement(table: str, schema: pa.Schema) -> str:
-    """Return the INSERT that fills a table's columns from an Arrow table called `ROWS`."""
-    expressions = _expressions(schema.names)
-    columns = ", ".join(quoted(name) for name in expressions)
-    values = ", ".join(expressions.values())
-    return f"INSERT INTO {quoted(table)} ({columns}) SELECT {values} FROM Python({ROWS})"  # noqa: S608 - all quoted
-
-
-def _expressions(names: list[str]) -> dict[str, str]:
-    """Return column -> expression, joining the two halves of wide integers."""
-    wide = {name[:-3] for name in names if name.endswith("_hi") and f"{name[:-3]}_lo" in names}
-    halves = {f"{name}{half}" for name in wide for half in ("_hi", "_lo")}
-    joined = {
-        name: f"bitOr(bitShiftLeft(toUInt128({quoted(name + '_hi')}), 64), toUInt128({quoted(name + '_lo')}))"
-        for name in sorted(wide)
-    }
-    return {name: quoted(name) for name in names if name not in halves} | joined
 
 
 def _kept(connection: Connection | None) -> Connection | None:

@@ -13,9 +13,6 @@ from secondsight.errors import Retryable
 from secondsight.store.failures import failure_of
 from secondsight.store.spec import quoted
 
-ROWS = "arrow_rows"
-"""Name under which an INSERT finds the Arrow table that it selects from."""
-
 _SETTING_NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
 _session: Any = untyped_session
 
@@ -32,7 +29,7 @@ class Connection:
             for name, value in sorted(settings.items()):
                 self._session.query(f"SET {name} = {value}")
 
-    def run(self, sql: str, params: dict[str, str], settings: Mapping[str, Any]) -> pa.Table:
+    def run(self, sql: str, params: Mapping[str, str], settings: Mapping[str, Any]) -> pa.Table:
         """Run one statement under `settings` and return its rows."""
         with self._breaking():
             self._apply(settings)

@@ -1,5 +1,7 @@
 """Describe what no metric decides: key columns, order keys, partitions, and the tables without metric columns."""
 
+from dataclasses import replace
+
 from secondsight.store.codecs import STEPS, TIMES
 from secondsight.store.spec import ColumnSpec, TableSpec
 
@@ -102,7 +104,7 @@ WIDE_SETTINGS = (
 
 def fixed_tables() -> tuple[TableSpec, ...]:
     """Return the tables whose columns no metric decides."""
-    return (
+    specs = (
         _histograms(),
         _events(),
         _infos(),
@@ -114,6 +116,7 @@ def fixed_tables() -> tuple[TableSpec, ...]:
         _dead_letters(),
         _schema_version(),
     )
+    return tuple(replace(spec, settings=COMPRESSED) for spec in specs)
 
 
 def _histograms() -> TableSpec:

@@ -24,9 +24,15 @@ _LITERAL_ESCAPES = str.maketrans(
 )
 
 
-def parameter_texts(params: Mapping[str, Any] | None) -> dict[str, str]:
+class ParameterText(str):
+    """Text that is a parameter already and is not escaped again."""
+
+    __slots__ = ()
+
+
+def parameter_texts(params: Mapping[str, Any] | None) -> dict[str, ParameterText]:
     """Return each parameter as text."""
-    return {name: parameter_text(value) for name, value in (params or {}).items()}
+    return {name: ParameterText(parameter_text(value)) for name, value in (params or {}).items()}
 
 
 def parameter_text(value: Any) -> str:
@@ -38,6 +44,8 @@ def parameter_text(value: Any) -> str:
     match value:
         case None:
             return "\\N"
+        case ParameterText():
+            return value
         case str():
             return value.translate(_TEXT_ESCAPES)
         case list() | tuple() | set() | frozenset():

@@ -1,0 +1,89 @@
+"""Read a store that another process owns, through its Flight server."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyarrow import flight as untyped_flight
+
+from secondsight.errors import Rejected, Retryable
+from secondsight.store.failures import StoreBusy
+from secondsight.store.messages import decode_failure, encode_request
+from secondsight.store.statement import DEADLINE_SECONDS, KILL_GRACE_SECONDS, WAIT_FOR_READER_SECONDS
+
+ANSWER_GRACE_SECONDS = 5.0
+
+_flight: Any = untyped_flight
+
+
+class FlightStore:
+    """A read-only `contracts.Store`. Safe to call from several threads; survives restarts of the server.
+
+    Args:
+        address: `grpc+unix://...`, or the file `store.address`, which is read again at each new connection.
+    """
+
+    def __init__(self, address: str | Path) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._closed = False
+
+    def insert(self, table: str, data: Any) -> None:  # noqa: ARG002 - the contract's arguments
+        """Refuse: only the owner of a store writes."""
+        raise Rejected("read_only", f"cannot insert into {table}: only the owner of the store writes")
+
+    def query(
+        self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Run one read and return an Arrow table.
+
+        Raises:
+            Retryable: The server is away, restarting or busy.
+            QueryLimited: The statement ran into a limit.
+            Permanent: The statement is wrong, or writes.
+        """
+        ticket = _flight.Ticket(encode_request(sql, params, settings))
+        options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
+        client = self._connected()
+        try:
+            return client.do_get(ticket, options).read_all()
+        except _flight.FlightServerError as error:
+            raise decode_failure(error.extra_info) from None
+        except (_flight.FlightError, OSError) as error:
+            self._forget(client)
+            raise StoreBusy(f"the store server is away: {type(error).__name__}", retry_after_seconds=1.0) from None
+
+    def close(self) -> None:
+        """Close the connection; may be called twice."""
+        self._closed = True
+        self._forget(self._client)
+
+    def _connected(self) -> Any:
+        with self._lock:
+            if self._closed:
+                raise Retryable("the store client is closed")
+            if self._client is None:
+                self._client = _flight.connect(self._read_address())
+            return self._client
+
+    def _read_address(self) -> str:
+        if isinstance(self._address, str):
+            return self._address
+        try:
+            return self._address.read_text()
+        except OSError:
+            raise StoreBusy("the store server has not started", retry_after_seconds=1.0) from None
+
+    def _forget(self, client: Any) -> None:
+        """Drop a connection, unless another thread replaced it already."""
+        with self._lock:
+            if client is not None and self._client is client:
+                self._client = None
+
+
+def _patience_seconds(settings: Mapping[str, Any] | None) -> float:
+    """Return how long to wait for an answer: longer than the server's own deadline."""
+    limit_seconds = float((settings or {}).get("max_execution_time") or DEADLINE_SECONDS)
+    return limit_seconds + KILL_GRACE_SECONDS + WAIT_FOR_READER_SECONDS + ANSWER_GRACE_SECONDS

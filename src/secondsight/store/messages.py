@@ -1,0 +1,73 @@
+"""Turn requests to a store server, and its refusals, into bytes and back."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secondsight.errors import Permanent, Rejected, Retryable, SecondsightError
+from secondsight.store.failures import LIMITS, QueryLimited, StatementFailed, StoreBusy
+from secondsight.store.params import ParameterText, parameter_texts
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One statement to run."""
+
+    sql: str
+    params: Mapping[str, ParameterText]
+    settings: Mapping[str, Any]
+
+
+def encode_request(sql: str, params: Mapping[str, Any] | None, settings: Mapping[str, Any] | None) -> bytes:
+    """Return the bytes of a request; parameters travel as the text that the engine parses."""
+    return json.dumps({"sql": sql, "params": parameter_texts(params), "settings": dict(settings or {})}).encode()
+
+
+def decode_request(body: bytes) -> Request:
+    """Read a request.
+
+    Raises:
+        Rejected(bad_request): It is none.
+    """
+    try:
+        fields = json.loads(body)
+        params = {name: ParameterText(text) for name, text in fields["params"].items()}
+        return Request(str(fields["sql"]), params, dict(fields["settings"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Rejected("bad_request", "not a request to a store") from None
+
+
+def encode_failure(error: SecondsightError) -> bytes:
+    """Return the bytes that say what kind of failure it was."""
+    fields: dict[str, Any] = {"message": str(error)}
+    match error:
+        case QueryLimited() | StatementFailed():
+            fields |= {"kind": "permanent", "engine_code": error.engine_code}
+            fields |= {"name": error.name} if isinstance(error, StatementFailed) else {}
+        case Rejected():
+            fields |= {"kind": "rejected", "code": error.code, "message": error.message, "hint": error.hint}
+        case Permanent():
+            fields |= {"kind": "permanent"}
+        case _:
+            fields |= {"kind": "retryable", "retry_after_seconds": getattr(error, "retry_after_seconds", None)}
+    return json.dumps(fields).encode()
+
+
+def decode_failure(body: bytes) -> SecondsightError:
+    """Return the error that a server's bytes mean; what cannot be read may be tried again."""
+    try:
+        fields = json.loads(body)
+    except ValueError:
+        return Retryable("the store server failed without saying why")
+    match fields:
+        case {"kind": "rejected"}:
+            return Rejected(fields["code"], fields["message"], fields["hint"])
+        case {"kind": "permanent", "engine_code": int(engine_code)} if engine_code in LIMITS:
+            return QueryLimited(engine_code)
+        case {"kind": "permanent", "engine_code": int(engine_code), "name": str(name)}:
+            return StatementFailed(engine_code, fields["message"], name)
+        case {"kind": "permanent"}:
+            return Permanent(fields["message"])
+        case _:
+            return StoreBusy(fields.get("message", ""), retry_after_seconds=fields.get("retry_after_seconds"))

@@ -1,0 +1,110 @@
+"""Answer reads of a store to other processes of the same user, as Arrow Flight on a Unix socket.
+
+The socket lies in a folder that only its user may enter, and its address in `store.address` beside it. A request is a
+ticket (`messages.py`); an answer is a stream of record batches. Statements that write are refused.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyarrow import flight as untyped_flight
+
+from secondsight.errors import Rejected, SecondsightError
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.messages import decode_request, encode_failure
+from secondsight.store.statement import is_read
+
+ADDRESS_FILE = "store.address"
+SOCKET_PATH_MAX_BYTES = 100
+"""Unix socket paths end at 108 bytes; some room is left for what a library appends."""
+
+_flight: Any = untyped_flight
+_log = logging.getLogger(__name__)
+
+
+class StoreServer:
+    """A running server; made by `start_store_server`."""
+
+    def __init__(self, server: Any, address: str, address_file: Path, folder: Path) -> None:
+        self._server = server
+        self._folder = folder
+        self._address_file = address_file
+        self.address = address
+        self._thread = threading.Thread(target=server.serve, name="store-server", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Refuse new requests, wait for running ones and take the address away; may be called twice."""
+        if not self._folder.exists():
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._address_file.unlink(missing_ok=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def start_store_server(store: ChdbStore, run_dir: Path) -> StoreServer:
+    """Serve `store` from threads of this process, and write the address to `run_dir`/store.address.
+
+    The store is not closed with the server. What a killed predecessor left in `run_dir` is replaced: the owner of the
+    store's folder owns the address too.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    folder = _private_folder(run_dir)
+    socket_path = folder / "sock"
+    socket_path.unlink(missing_ok=True)
+    address = f"grpc+unix://{socket_path}"
+    server = _handler_class()(store, address)
+    address_file = run_dir / ADDRESS_FILE
+    _write_whole(address_file, address)
+    return StoreServer(server, address, address_file, folder)
+
+
+def answer(store: ChdbStore, ticket: bytes) -> Any:
+    """Run one request and return its Arrow table.
+
+    Raises:
+        Rejected: Not a request (bad_request), or not a read (read_only).
+    """
+    request = decode_request(ticket)
+    if not is_read(request.sql):
+        raise Rejected("read_only", "only the owner of the store writes")
+    return store.query(request.sql, request.params, request.settings)
+
+
+def _handler_class() -> Any:
+    """Return the Flight server class; made late, because its base is untyped."""
+
+    class Handler(_flight.FlightServerBase):  # type: ignore[misc] # the base is untyped
+        def __init__(self, store: ChdbStore, address: str) -> None:
+            super().__init__(address)
+            self._store = store
+
+        def do_get(self, _context: Any, ticket: Any) -> Any:
+            try:
+                return _flight.RecordBatchStream(answer(self._store, ticket.ticket))
+            except SecondsightError as error:
+                raise _flight.FlightServerError("refused", encode_failure(error)) from None
+
+    return Handler
+
+
+def _private_folder(run_dir: Path) -> Path:
+    """Return a folder that only this user may enter, short enough for a socket."""
+    folder = run_dir.absolute() / "store"
+    if len(os.fsencode(folder / "sock")) > SOCKET_PATH_MAX_BYTES:
+        return Path(tempfile.mkdtemp(prefix="secondsight-"))
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def _write_whole(path: Path, text: str) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
