@@ -3,17 +3,18 @@
 A hash is checked against its blob before it is stored, so nobody can give another meaning to frames that exist.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from secondsight.access.metadata import DEFINITIONS
-from secondsight.errors import Rejected
+from secondsight.errors import Rejected, Retryable
 
 HASH_BYTES = 16
-_READ_CHUNK = 500  # SQLite takes a bounded number of parameters
+_READ_CHUNK = 500  # a statement takes a bounded number of parameters
+_WRITE_TRIES = 5
 
 
 def definition_hash(blob: bytes) -> bytes:
@@ -21,27 +22,32 @@ def definition_hash(blob: bytes) -> bytes:
     return blake2b(blob, digest_size=HASH_BYTES).digest()
 
 
-def put_definition(metadata: Engine, digest: bytes, blob: bytes, now_ms: int) -> bool:
-    """Store a blob; return False where it was there.
+def put_definitions(metadata: Engine, blobs: Mapping[bytes, bytes], now_ms: int) -> int:
+    """Store blobs by hash and return how many were not there; safe beside other processes that do the same.
 
     Raises:
-        Rejected(definition_hash_wrong): The blob is not what its hash says.
+        Rejected(definition_hash_wrong): A blob is not what its hash says; nothing was stored.
+        Retryable: Others kept being faster.
     """
-    if definition_hash(blob) != digest:
-        raise Rejected("definition_hash_wrong", f"definition {digest.hex()} does not match its bytes")
-    try:
-        with metadata.begin() as connection:
-            connection.execute(insert(DEFINITIONS).values(hash=digest, blob=blob, created_ms=now_ms))
-    except IntegrityError:
-        return False
-    return True
+    for digest, blob in blobs.items():
+        if definition_hash(blob) != digest:
+            raise Rejected("definition_hash_wrong", f"definition {digest.hex()} does not match its bytes")
+    for _ in range(_WRITE_TRIES):
+        lacking = blobs.keys() - get_definitions(metadata, blobs).keys()
+        rows = [{"hash": digest, "blob": blobs[digest], "created_ms": now_ms} for digest in lacking]
+        try:
+            if rows:
+                with metadata.begin() as connection:
+                    connection.execute(insert(DEFINITIONS), rows)
+        except IntegrityError:
+            continue
+        return len(rows)
+    raise Retryable("these definitions are being written by others")
 
 
 def get_definition(metadata: Engine, digest: bytes) -> bytes | None:
     """Return the blob of a hash, or None."""
-    with metadata.connect() as connection:
-        found = connection.execute(select(DEFINITIONS.c.blob).where(DEFINITIONS.c.hash == digest)).scalar()
-    return None if found is None else bytes(found)
+    return get_definitions(metadata, (digest,)).get(digest)
 
 
 def get_definitions(metadata: Engine, digests: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -50,9 +56,7 @@ def get_definitions(metadata: Engine, digests: Iterable[bytes]) -> dict[bytes, b
     found: dict[bytes, bytes] = {}
     with metadata.connect() as connection:
         for start in range(0, len(wanted), _READ_CHUNK):
-            chunk = wanted[start : start + _READ_CHUNK]
-            rows = connection.execute(
-                select(DEFINITIONS.c.hash, DEFINITIONS.c.blob).where(DEFINITIONS.c.hash.in_(chunk))
-            )
+            some = DEFINITIONS.c.hash.in_(wanted[start : start + _READ_CHUNK])
+            rows = connection.execute(select(DEFINITIONS.c.hash, DEFINITIONS.c.blob).where(some))
             found.update((bytes(row.hash), bytes(row.blob)) for row in rows)
     return found

@@ -102,6 +102,7 @@ PLANS = Table(
     Column("from_ms", BigInteger, nullable=False),
     Column("to_ms", BigInteger),
     Column("version", BigInteger, nullable=False),
+    Column("unlogged", Integer, nullable=False, server_default="0"),
     UniqueConstraint("tenant_id", "cluster_id", "collector_id", "kind", "version", name="plans_version"),
 )
 
@@ -159,8 +160,9 @@ def _open_sqlite(address: str) -> Engine:
 
 
 def _set_sqlite_connection(connection: Any, _record: Any) -> None:
+    """Set a new connection up. A power cut may undo the last commits (NORMAL), each as a whole; a kill undoes none."""
     connection.isolation_level = None  # the driver's own BEGIN would leave DDL outside transactions
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

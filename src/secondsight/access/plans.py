@@ -1,16 +1,22 @@
 """Keep which collector was to collect which kind how often, as intervals of time.
 
-Coverage counts slots against these intervals, so they are only ever closed and continued, never rewritten.
+Coverage counts slots against these intervals, so they are only ever closed and continued, never rewritten. Whoever
+writes an interval also announces it in the log; `unlogged` remembers what was written and not yet announced, so a crash
+between the two loses nothing.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Row, and_, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from secondsight.access.metadata import PLANS
+from secondsight.errors import Retryable
 from secondsight.model import EntityKind
+
+_WRITE_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,19 @@ class PlanInterval:
     version: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class PlanWish:
+    """A cadence that shall be in force from `interval.from_ms` on.
+
+    Attributes:
+        interval: Its version and to_ms are not used.
+        learnt: Taken from what the collector sends: yields to whatever plan is in force.
+    """
+
+    interval: PlanInterval
+    learnt: bool = False
+
+
 def plans_in_force(metadata: Engine, tenant_id: str, cluster_id: str, collector_id: str) -> tuple[PlanInterval, ...]:
     """Return the open intervals of a collector, by kind."""
     mine = _of_collector(tenant_id, cluster_id, collector_id)
@@ -41,55 +60,107 @@ def plans_in_force(metadata: Engine, tenant_id: str, cluster_id: str, collector_
     return tuple(_interval(row) for row in rows)
 
 
-def continue_plan(metadata: Engine, wanted: PlanInterval) -> tuple[PlanInterval, ...]:
-    """Put a cadence in force from `wanted.from_ms` on and return the intervals written: the one it closed, the new one.
+def continue_plans(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanInterval, ...]:
+    """Put cadences in force and return every interval, of these collectors and kinds, that is still to be announced.
 
-    The new interval never starts before the one it follows. Returns nothing where the same cadence is in force, or
-    where another process changed the plan meanwhile; `wanted.version` is replaced by the next one.
+    An interval in force of another cadence is closed where the new one starts; the new one never starts before it. All
+    or nothing; safe beside other processes that do the same.
+
+    Raises:
+        Retryable: Others kept being faster.
     """
-    last = _last_interval(metadata, wanted)
-    if last is None:
-        new, closed = replace(wanted, version=1), None
-    elif last.to_ms is None and last.interval_ms == wanted.interval_ms:
-        return ()
-    else:
-        from_ms = max(wanted.from_ms, last.to_ms or last.from_ms)
-        new = replace(wanted, version=last.version + 1, from_ms=from_ms)
-        closed = replace(last, to_ms=from_ms) if last.to_ms is None else None
-    written = (new,) if closed is None else (closed, new)
-    return written if _write(metadata, new, closed) else ()
+    for _ in range(_WRITE_TRIES):
+        written = [interval for wish in _distinct(wishes) for interval in _continuation(metadata, wish)]
+        try:
+            if written:
+                _write(metadata, written)
+        except IntegrityError:
+            continue
+        return _unlogged(metadata, wishes)
+    raise Retryable("the plans of these collectors are being written by others")
+
+
+def mark_logged(metadata: Engine, intervals: Iterable[PlanInterval]) -> None:
+    """Remember that these intervals were announced as they are now."""
+    with metadata.begin() as connection:
+        for interval in intervals:
+            same_end = PLANS.c.to_ms.is_(None) if interval.to_ms is None else PLANS.c.to_ms == interval.to_ms
+            connection.execute(update(PLANS).where(_this(interval), same_end).values(unlogged=0))
 
 
 _INTERVALS = select(*(PLANS.c[field.name] for field in fields(PlanInterval)))
 
 
-def _of_collector(tenant_id: str, cluster_id: str, collector_id: str) -> ColumnElement[bool]:
-    return and_(PLANS.c.tenant_id == tenant_id, PLANS.c.cluster_id == cluster_id, PLANS.c.collector_id == collector_id)
+def _distinct(wishes: Iterable[PlanWish]) -> Iterable[PlanWish]:
+    """Return one wish per collector and kind: the last that is not learnt, else the first."""
+    chosen: dict[tuple[str, ...], PlanWish] = {}
+    for wish in wishes:
+        interval = wish.interval
+        key = (interval.tenant_id, interval.cluster_id, interval.collector_id, interval.kind)
+        if key not in chosen or not wish.learnt:
+            chosen[key] = wish
+    return chosen.values()
+
+
+def _continuation(metadata: Engine, wish: PlanWish) -> tuple[PlanInterval, ...]:
+    """Return the intervals to write for a wish: the one closed and the new one, the new one alone, or nothing."""
+    wanted = replace(wish.interval, to_ms=None)
+    last = _last(metadata, wanted)
+    if last is None:
+        return (replace(wanted, version=1),)
+    if last.to_ms is None and (wish.learnt or last.interval_ms == wanted.interval_ms):
+        return ()
+    from_ms = max(wanted.from_ms, last.to_ms or last.from_ms)
+    new = replace(wanted, version=last.version + 1, from_ms=from_ms)
+    return (new,) if last.to_ms is not None else (replace(last, to_ms=from_ms), new)
+
+
+def _last(metadata: Engine, like: PlanInterval) -> PlanInterval | None:
+    newest = _INTERVALS.where(_of_kind(like)).order_by(PLANS.c.version.desc()).limit(1)
+    with metadata.connect() as connection:
+        row = connection.execute(newest).first()
+    return None if row is None else _interval(row)
+
+
+def _write(metadata: Engine, intervals: Sequence[PlanInterval]) -> None:
+    """Write all or raise IntegrityError. New rows come first, so SQLite waits for its lock before it reads."""
+    with metadata.begin() as connection:
+        new = [interval for interval in intervals if interval.to_ms is None]
+        connection.execute(insert(PLANS), [_row(interval) for interval in new])
+        for interval in intervals:
+            if interval.to_ms is not None:
+                _close(connection, interval)
+
+
+def _close(connection: Connection, interval: PlanInterval) -> None:
+    connection.execute(update(PLANS).where(_this(interval)).values(to_ms=interval.to_ms, unlogged=1))
+
+
+def _unlogged(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanInterval, ...]:
+    found: dict[PlanInterval, None] = {}
+    with metadata.connect() as connection:
+        for wish in _distinct(wishes):
+            waiting = _INTERVALS.where(_of_kind(wish.interval), PLANS.c.unlogged == 1).order_by(PLANS.c.version)
+            found.update((_interval(row), None) for row in connection.execute(waiting))
+    return tuple(found)
+
+
+def _row(interval: PlanInterval) -> dict[str, Any]:
+    named = {field.name: getattr(interval, field.name) for field in fields(interval)}
+    return {**named, "kind": interval.kind.value, "unlogged": 1}
 
 
 def _interval(row: Row[Any]) -> PlanInterval:
     return PlanInterval(**{**row._mapping, "kind": EntityKind(row.kind)})
 
 
-def _last_interval(metadata: Engine, like: PlanInterval) -> PlanInterval | None:
-    mine = and_(_of_collector(like.tenant_id, like.cluster_id, like.collector_id), PLANS.c.kind == like.kind.value)
-    with metadata.connect() as connection:
-        row = connection.execute(_INTERVALS.where(mine).order_by(PLANS.c.version.desc()).limit(1)).first()
-    return None if row is None else _interval(row)
+def _of_collector(tenant_id: str, cluster_id: str, collector_id: str) -> ColumnElement[bool]:
+    return and_(PLANS.c.tenant_id == tenant_id, PLANS.c.cluster_id == cluster_id, PLANS.c.collector_id == collector_id)
 
 
-def _write(metadata: Engine, new: PlanInterval, closed: PlanInterval | None) -> bool:
-    """Write both or, where another process was first, neither. The first statement writes, so SQLite waits its turn."""
-    try:
-        with metadata.begin() as connection:
-            connection.execute(insert(PLANS).values(**{**asdict(new), "kind": new.kind.value}))
-            if closed is not None:
-                mine = and_(
-                    _of_collector(closed.tenant_id, closed.cluster_id, closed.collector_id),
-                    PLANS.c.kind == closed.kind.value,
-                    PLANS.c.version == closed.version,
-                )
-                connection.execute(update(PLANS).where(mine).values(to_ms=closed.to_ms))
-    except IntegrityError:
-        return False
-    return True
+def _of_kind(like: PlanInterval) -> ColumnElement[bool]:
+    return and_(_of_collector(like.tenant_id, like.cluster_id, like.collector_id), PLANS.c.kind == like.kind.value)
+
+
+def _this(interval: PlanInterval) -> ColumnElement[bool]:
+    return and_(_of_kind(interval), PLANS.c.version == interval.version)

@@ -1,0 +1,60 @@
+"""Say what a gateway can be told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from secondsight.errors import Rejected
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """Settings of a gateway; build one with `secondsight.config.build`, which refuses unknown keys.
+
+    Attributes:
+        data: Folder of the embedded log and, by default, of the metadata.
+        listen: `HOST:PORT`, or `fd:N` for a listening socket that the parent hands down.
+        metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
+        partitions: Partitions of the topic `ingest` when the log is first made.
+        in_flight_bytes: Bodies that may be in memory at once over all requests; more are answered 429.
+        future_seconds: How far ahead of this gateway's clock a tick may be.
+        past_days: How old a tick may be: the keep time of the lake.
+        backlog_bytes: Unprocessed log from which senders are told to wait.
+        interval_ms: Cadence that the default plan asks for.
+        catalogue: Further catalogue files of the operator.
+        tls_certificate, tls_key: PEM files; both or neither.
+    """
+
+    data: Path
+    listen: str = "127.0.0.1:8471"
+    metadata: str = ""
+    partitions: int = 4
+    body_bytes: int = 16 * MIB
+    in_flight_bytes: int = 256 * MIB
+    body_timeout_seconds: float = 30.0
+    future_seconds: float = 300.0
+    past_days: float = 400.0
+    backlog_bytes: int = 8192 * MIB
+    retry_after_seconds: float = 5.0
+    interval_ms: int = 1000
+    catalogue: tuple[Path, ...] = ()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    keep_alive_seconds: int = 75
+    stop_seconds: int = 20
+
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise Rejected("bad_config", "gateway: tls_certificate and tls_key go together")
+        if min(self.partitions, self.body_bytes, self.interval_ms) < 1 or self.in_flight_bytes < self.body_bytes:
+            raise Rejected(
+                "bad_config",
+                "gateway: partitions, body_bytes, interval_ms are at least 1, in_flight_bytes at least body_bytes",
+            )
+
+    @property
+    def metadata_address(self) -> str:
+        """Return where the metadata store is."""
+        return self.metadata or str(self.data / "metadata.sqlite")
