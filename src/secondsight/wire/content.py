@@ -225,8 +225,10 @@ class Header:
     @property
     def correction_ms(self) -> int:
         """Return what is added to host times: -offset if it is over 1 s and known to better than 200 ms, else 0."""
-        known = self.clock_offset_ms is not None and self.clock_uncertainty_ms < 200
-        return -self.clock_offset_ms if known and abs(self.clock_offset_ms or 0) > 1000 else 0
+        offset = self.clock_offset_ms
+        if offset is None or self.clock_uncertainty_ms >= 200 or abs(offset) <= 1000:
+            return 0
+        return -offset
 
 
 @dataclass(frozen=True, slots=True)

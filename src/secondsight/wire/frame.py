@@ -1,0 +1,278 @@
+"""Turn content into frames and back: a header that can be re-stamped and one zstd body of blocks.
+
+Frames come from the network. Whatever bytes are given, reading returns or raises `Rejected`, and takes memory in
+proportion to `Limits`. The wire checks shapes and bounds; whether a value is sane is for whoever knows the catalogue.
+"""
+
+import threading
+from dataclasses import replace
+from typing import TypedDict, Unpack
+
+import google_crc32c
+import zstandard
+
+from secondsight.errors import Rejected
+from secondsight.wire import blocks
+from secondsight.wire.blocks import Shape
+from secondsight.wire.content import Content, Frame, Header, HistogramRows, ScalarBlock
+from secondsight.wire.events import read_events, read_infos, write_events, write_infos
+from secondsight.wire.header import (
+    CURRENT_VERSION,
+    SUPPORTED_VERSIONS,
+    FrameHead,
+    Limits,
+    Stamp,
+    read_header,
+    stamp_of,
+    write_header,
+)
+from secondsight.wire.scalars import count_values, read_scalars, write_scalars
+from secondsight.wire.schema import (
+    Definitions,
+    KnownEntities,
+    KnownSchema,
+    definition_hash,
+    named_entities,
+    named_schema,
+)
+
+__all__ = [
+    "CURRENT_VERSION",
+    "SUPPORTED_VERSIONS",
+    "FrameHead",
+    "HeaderChanges",
+    "Limits",
+    "Stamp",
+    "check_body",
+    "decode",
+    "encode",
+    "read_header",
+    "restamp",
+    "split",
+    "stamp_of",
+]
+
+COMPRESSION_LEVEL = 1
+
+_local = threading.local()
+
+
+class HeaderChanges(TypedDict, total=False):
+    """Header fields that `restamp` can replace."""
+
+    collector_id: str
+    host_id: str
+    source: str
+    spool_id: int
+    first_sequence: int
+    last_sequence: int
+    boot_id: str
+    clock_offset_ms: int | None
+    clock_uncertainty_ms: int
+    live: bool
+    schema_hash: bytes
+    entities_hash: bytes
+
+
+def encode(
+    stamp: Stamp,
+    content: Content,
+    *,
+    inline: bool = False,
+    version: int = CURRENT_VERSION,
+    limits: Limits | None = None,
+) -> bytes:
+    """Return the frame of `content`; with `inline` it carries its definitions.
+
+    Raises:
+        Rejected: `bad_frame`, `bad_schema`, `frame_too_large`, `unsupported_version`.
+    """
+    if version not in SUPPORTED_VERSIONS:
+        raise Rejected("unsupported_version", f"cannot write version {version}")
+    bounds = limits or Limits()
+    schema, entities = named_schema(content.schema), named_entities(content.entities)
+    header = _header(stamp, content, schema, entities)
+    if len(stamp.tick_times_ms) > bounds.max_ticks:
+        raise Rejected("frame_too_large", f"{len(stamp.tick_times_ms)} ticks")
+    shape = Shape(schema, len(stamp.tick_times_ms), len(content.entities.entities), version > 1, bounds)
+    raw = _write_body(content, shape, [schema.blob, entities.blob] if inline else [])
+    body = _compressor().compress(raw)
+    crc = google_crc32c.value(body)
+    frame = write_header(FrameHead(header, version, inline, 0, 0, len(body), len(raw), crc)) + body
+    if len(raw) > bounds.max_raw_bytes or len(frame) > bounds.max_frame_bytes:
+        raise Rejected("frame_too_large", f"{len(frame)} bytes, {len(raw)} unpacked")
+    return frame
+
+
+def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limits | None = None) -> Frame:
+    """Return the frame at `start`; definitions that it carries are added to `definitions`.
+
+    Raises:
+        Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`, `bad_schema`,
+            `schema_unknown` (the sender shall send the frame again with its definitions).
+    """
+    bounds = limits or Limits()
+    head = read_header(buffer, start, bounds)
+    raw = _decompress(check_body(buffer, head), head.raw_bytes)
+    pieces = blocks.split_blocks(raw)
+    _learn(head, pieces, definitions)
+    known = definitions.known_schema(head.header.schema_hash)
+    entities = definitions.entities(head.header.entities_hash)
+    if known is None or entities is None:
+        raise Rejected("schema_unknown", f"definitions of {head.header.collector_id} are not known", "send them inline")
+    if known.schema.kind != head.header.kind or entities.kind != head.header.kind:
+        blocks.refuse("kinds of header and definitions differ")
+    shape = Shape(known, len(head.header.tick_times_ms), len(entities.entities), head.version > 1, bounds)
+    content = _read_content(pieces, shape, Content(known.schema, entities))
+    _check_counts(head.header, content.scalars)
+    return Frame(head.header, content)
+
+
+def split(body: bytes, limits: Limits | None = None) -> list[FrameHead]:
+    """Return the heads of the frames that together fill `body`; their bodies are not looked at.
+
+    Raises:
+        Rejected: As `read_header`; `frame_too_large` also for too many frames.
+    """
+    bounds = limits or Limits()
+    heads: list[FrameHead] = []
+    position = 0
+    while position < len(body):
+        if len(heads) == bounds.max_frames:
+            raise Rejected("frame_too_large", f"more than {bounds.max_frames} frames in one body")
+        heads.append(read_header(body, position, bounds))
+        position = heads[-1].end
+    return heads
+
+
+def check_body(buffer: bytes, head: FrameHead) -> bytes:
+    """Return the compressed body of a frame after checking its CRC.
+
+    Raises:
+        Rejected: `bad_checksum`.
+    """
+    body = bytes(buffer[head.body_start : head.end])
+    if google_crc32c.value(body) != head.body_crc:
+        raise Rejected("bad_checksum", "the body's checksum is wrong")
+    return body
+
+
+def restamp(frame: bytes, *, tick_shift_ms: int = 0, **changes: Unpack[HeaderChanges]) -> bytes:
+    """Return the frame with another header before the same body bytes.
+
+    Args:
+        frame: One frame.
+        tick_shift_ms: Added to every tick time.
+        **changes: Header fields to replace.
+
+    Raises:
+        Rejected: As `read_header`; `bad_frame` when a new field does not fit.
+    """
+    head = read_header(frame)
+    header = replace(head.header, **changes)
+    header = replace(header, tick_times_ms=header.tick_times_ms + tick_shift_ms)
+    return write_header(replace(head, header=header)) + bytes(frame[head.body_start : head.end])
+
+
+def _header(stamp: Stamp, content: Content, schema: KnownSchema, entities: KnownEntities) -> Header:
+    if content.entities.kind != content.schema.kind:
+        blocks.refuse("kinds of schema and entities differ")
+    scalars = content.scalars
+    return Header(
+        kind=content.schema.kind,
+        collector_id=stamp.collector_id,
+        host_id=stamp.host_id,
+        source=stamp.source,
+        spool_id=stamp.spool_id,
+        first_sequence=stamp.first_sequence,
+        last_sequence=stamp.last_sequence,
+        boot_id=stamp.boot_id,
+        tick_times_ms=stamp.tick_times_ms,
+        interval_ms=stamp.interval_ms,
+        clock_offset_ms=stamp.clock_offset_ms,
+        clock_uncertainty_ms=stamp.clock_uncertainty_ms,
+        live=stamp.live,
+        rows=len(scalars.entity_index) if scalars else 0,
+        values=count_values(scalars) if scalars else 0,
+        quality_cells=len(scalars.quality) if scalars else 0,
+        schema_hash=schema.hash,
+        entities_hash=entities.hash,
+    )
+
+
+def _write_body(content: Content, shape: Shape, definitions: list[bytes]) -> bytes:
+    parts = [
+        blocks.pack_block(kind, blob) for kind, blob in zip((blocks.SCHEMA, blocks.ENTITIES), definitions, strict=False)
+    ]
+    if content.scalars is not None:
+        parts.append(blocks.pack_block(blocks.SCALARS, write_scalars(content.scalars, shape)))
+    parts += [blocks.pack_block(blocks.HISTOGRAM, blocks.write_histogram(rows, shape)) for rows in content.histograms]
+    if content.events:
+        parts.append(blocks.pack_block(blocks.EVENTS, write_events(content.events)))
+    if content.infos:
+        parts.append(blocks.pack_block(blocks.INFOS, write_infos(content.infos)))
+    return b"".join(parts)
+
+
+def _read_content(pieces: list[tuple[int, memoryview]], shape: Shape, empty: Content) -> Content:
+    scalars: ScalarBlock | None = None
+    histograms: list[HistogramRows] = []
+    content = empty
+    for kind, data in pieces:
+        match kind:
+            case blocks.SCALARS if scalars is None:
+                scalars = read_scalars(data, shape)
+            case blocks.HISTOGRAM if len(histograms) < len(shape.known.schema.histograms):
+                histograms.append(blocks.read_histogram(data, shape))
+            case blocks.EVENTS if not content.events:
+                content = replace(content, events=read_events(data))
+            case blocks.INFOS if not content.infos:
+                content = replace(content, infos=read_infos(data))
+            case blocks.SCHEMA | blocks.ENTITIES:
+                pass
+            case _:
+                blocks.refuse(f"a block of kind {kind} is unknown or stands twice")
+    return replace(content, scalars=scalars, histograms=tuple(histograms))
+
+
+def _learn(head: FrameHead, pieces: list[tuple[int, memoryview]], definitions: Definitions) -> None:
+    expected = {blocks.SCHEMA: head.header.schema_hash, blocks.ENTITIES: head.header.entities_hash}
+    blobs = [(kind, bytes(data)) for kind, data in pieces if kind in expected]
+    if [kind for kind, _ in blobs] != (list(expected) if head.inline else []):
+        blocks.refuse("inline definitions are not those that the header announces")
+    for kind, blob in blobs:
+        if definition_hash(blob) != expected[kind]:
+            blocks.refuse("an inline definition has another hash than the header says")
+        definitions.add(blob)
+
+
+def _check_counts(header: Header, scalars: ScalarBlock | None) -> None:
+    counts = (len(scalars.entity_index), count_values(scalars), len(scalars.quality)) if scalars else (0, 0, 0)
+    if counts != (header.rows, header.values, header.quality_cells):
+        blocks.refuse(f"the header counts {header.rows} rows, {header.values} values; the body holds {counts}")
+
+
+def _decompress(body: bytes, raw_bytes: int) -> bytes:
+    try:
+        if zstandard.frame_content_size(body) != raw_bytes:
+            blocks.refuse("the body's size is not what the header says")
+        raw = _decompressor().decompress(body, max_output_size=raw_bytes, allow_extra_data=False) if raw_bytes else b""
+    except zstandard.ZstdError as error:
+        raise Rejected("bad_frame", "the body is not one zstd frame") from error
+    if len(raw) != raw_bytes:
+        blocks.refuse("the body's size is not what the header says")
+    return raw
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_local, "compressor"):
+        _local.compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=False)
+    compressor: zstandard.ZstdCompressor = _local.compressor
+    return compressor
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_local, "decompressor"):
+        _local.decompressor = zstandard.ZstdDecompressor()
+    decompressor: zstandard.ZstdDecompressor = _local.decompressor
+    return decompressor

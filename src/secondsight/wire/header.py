@@ -1,0 +1,311 @@
+"""Turn frame headers into bytes and back without touching the body.
+
+Layout, little-endian: a prefix (magic, version, flags, lengths, CRC32C of body and header), the fixed fields of
+`content.Header`, tick times as one base and unsigned steps from it, then three length-prefixed UTF-8 ids. The header's
+own CRC is computed with its field zero. What a header says of the body is checked against the body by the decoder.
+"""
+
+import struct
+from dataclasses import dataclass
+from struct import Struct
+
+import google_crc32c
+import numpy as np
+
+from secondsight.errors import Rejected
+from secondsight.model import KIND_CODES
+from secondsight.wire.content import I64, Header
+from secondsight.wire.schema import is_text
+
+MAGIC = b"SSFR"
+CURRENT_VERSION = 2
+SUPPORTED_VERSIONS = (CURRENT_VERSION, CURRENT_VERSION - 1)
+"""Version 1 has plain matrices; version 2 byte-shuffles them. Both are read, and both can be written."""
+
+MAX_TIME_MS = 253_402_300_799_999
+MAX_ID_LENGTH = 512
+
+_FLAG_INLINE = 1
+_FLAG_LIVE = 2
+_FLAG_OFFSET = 4
+_FLAGS = _FLAG_INLINE | _FLAG_LIVE | _FLAG_OFFSET
+
+_PREFIX = Struct("<4sBBHIIII")
+_CRC_POSITION = _PREFIX.size - 4
+_FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
+_LENGTH = Struct("<H")
+_KINDS = {code: kind for kind, code in KIND_CODES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that a frame must keep.
+
+    Attributes:
+        max_frame_bytes: Header and compressed body.
+        max_raw_bytes: Body after decompression.
+        max_cells: Scalar rows x columns.
+        max_frames: Frames of one POST body.
+    """
+
+    max_frame_bytes: int = 4 << 20
+    max_raw_bytes: int = 64 << 20
+    max_rows: int = 1 << 20
+    max_ticks: int = 3600
+    max_cells: int = 1 << 22
+    max_frames: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a sender says in a header; the counts and hashes of the header come from the content. See `Header`."""
+
+    collector_id: str
+    host_id: str
+    source: str
+    spool_id: int
+    first_sequence: int
+    last_sequence: int
+    tick_times_ms: I64
+    interval_ms: int
+    boot_id: str = ""
+    clock_offset_ms: int | None = None
+    clock_uncertainty_ms: int = 0
+    live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHead:
+    """A frame's header and where its bytes lie in a buffer.
+
+    Attributes:
+        start: Position of the frame in the buffer.
+        inline: The body carries its definitions.
+    """
+
+    header: Header
+    version: int
+    inline: bool
+    start: int
+    header_bytes: int
+    body_bytes: int
+    raw_bytes: int
+    body_crc: int
+
+    @property
+    def body_start(self) -> int:
+        """Return the position of the body in the buffer."""
+        return self.start + self.header_bytes
+
+    @property
+    def end(self) -> int:
+        """Return the position after the frame in the buffer."""
+        return self.body_start + self.body_bytes
+
+
+def stamp_of(header: Header) -> Stamp:
+    """Return the sender's part of a header."""
+    return Stamp(
+        header.collector_id,
+        header.host_id,
+        header.source,
+        header.spool_id,
+        header.first_sequence,
+        header.last_sequence,
+        header.tick_times_ms,
+        header.interval_ms,
+        header.boot_id,
+        header.clock_offset_ms,
+        header.clock_uncertainty_ms,
+        header.live,
+    )
+
+
+def write_header(head: FrameHead) -> bytes:
+    """Return the bytes of a header; `head.start` and `head.header_bytes` are not used.
+
+    Raises:
+        Rejected: `bad_frame` when a field does not fit.
+    """
+    header = head.header
+    require_header(header)
+    ids = b"".join(_pack_text(text) for text in (header.collector_id, header.host_id, header.source))
+    rest = _pack_fields(header) + _tick_steps(header.tick_times_ms).tobytes() + ids
+    size = _PREFIX.size + len(rest)
+    lengths = (size, head.body_bytes, head.raw_bytes, head.body_crc)
+    prefix = _PREFIX.pack(MAGIC, head.version, _flags(head), *lengths, 0)
+    crc: int = google_crc32c.value(prefix + rest)
+    return prefix[:_CRC_POSITION] + crc.to_bytes(4, "little") + rest
+
+
+def read_header(buffer: bytes, start: int = 0, limits: Limits | None = None) -> FrameHead:
+    """Read the header of the frame at `start`; the body must be there but is not looked at.
+
+    Raises:
+        Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`.
+    """
+    bounds = limits or Limits()
+    if len(buffer) - start < _PREFIX.size:
+        raise Rejected("truncated", f"{len(buffer) - start} bytes are no frame prefix")
+    magic, version, flags, header_bytes, body_bytes, raw_bytes, body_crc, crc = _PREFIX.unpack_from(buffer, start)
+    if magic != MAGIC:
+        raise Rejected("bad_frame", f"no frame starts at byte {start}")
+    _require_version(version)
+    if header_bytes + body_bytes > bounds.max_frame_bytes or raw_bytes > bounds.max_raw_bytes:
+        raise Rejected("frame_too_large", f"{header_bytes + body_bytes} bytes, {raw_bytes} unpacked")
+    if len(buffer) - start < header_bytes + body_bytes:
+        raise Rejected("truncated", f"{header_bytes + body_bytes} bytes announced, {len(buffer) - start} there")
+    raw = bytes(buffer[start : start + header_bytes])
+    if len(raw) < _PREFIX.size + _FIELDS.size or flags & ~_FLAGS:
+        raise Rejected("bad_frame", "the header is too short or has unknown flags")
+    if crc != google_crc32c.value(raw[:_CRC_POSITION] + bytes(4) + raw[_PREFIX.size :]):
+        raise Rejected("bad_checksum", "the header's checksum is wrong")
+    header = _unpack_header(raw, flags, bounds)
+    return FrameHead(header, version, bool(flags & _FLAG_INLINE), start, header_bytes, body_bytes, raw_bytes, body_crc)
+
+
+def require_header(header: Header) -> None:
+    """Check the fields that bytes alone do not bound.
+
+    Raises:
+        Rejected: `bad_frame`.
+    """
+    times = header.tick_times_ms
+    if times.size and (int(times[0]) < 0 or int(times[-1]) > MAX_TIME_MS):
+        raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
+    if times.size > 1 and not (times[1:] > times[:-1]).all():
+        raise Rejected("bad_frame", "tick times are not ascending")
+    if header.first_sequence > header.last_sequence:
+        raise Rejected("bad_frame", "the first sequence is after the last")
+
+
+def _require_version(version: int) -> None:
+    if version not in SUPPORTED_VERSIONS:
+        hint = "upgrade the gateway first" if version > CURRENT_VERSION else "upgrade the agent"
+        raise Rejected("unsupported_version", f"frame version {version}, known are {SUPPORTED_VERSIONS}", hint)
+
+
+def _flags(head: FrameHead) -> int:
+    offset_known = head.header.clock_offset_ms is not None
+    return head.inline * _FLAG_INLINE | head.header.live * _FLAG_LIVE | offset_known * _FLAG_OFFSET
+
+
+def _pack_fields(header: Header) -> bytes:
+    times = header.tick_times_ms
+    try:
+        return _FIELDS.pack(
+            KIND_CODES[header.kind],
+            len(times),
+            header.interval_ms,
+            header.clock_offset_ms or 0,
+            header.clock_uncertainty_ms,
+            header.spool_id,
+            header.first_sequence,
+            header.last_sequence,
+            _pack_boot_id(header.boot_id),
+            header.schema_hash,
+            header.entities_hash,
+            header.rows,
+            header.values,
+            header.quality_cells,
+            int(times[0]) if len(times) else 0,
+        )
+    except struct.error as error:
+        raise Rejected("bad_frame", f"a header field does not fit: {error}") from error
+
+
+def _tick_steps(times: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
+    if times.size and int(times[-1]) - int(times[0]) > 0xFFFF_FFFF:
+        raise Rejected("bad_frame", "ticks span more than 49 days")
+    return (times[1:] - times[:1]).astype("<u4") if times.size else np.empty(0, "<u4")
+
+
+def _unpack_header(raw: bytes, flags: int, limits: Limits) -> Header:
+    fields = _FIELDS.unpack_from(raw, _PREFIX.size)
+    kind = _KINDS.get(fields[0])
+    ticks, rows = fields[1], fields[11]
+    if kind is None:
+        raise Rejected("bad_frame", f"unknown entity kind {fields[0]}")
+    if ticks > limits.max_ticks or rows > limits.max_rows:
+        raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
+    steps_start = _PREFIX.size + _FIELDS.size
+    steps_end = steps_start + 4 * max(0, ticks - 1)
+    if steps_end > len(raw):
+        raise Rejected("bad_frame", "ticks run over the header")
+    collector_id, host_id, source = _unpack_texts(raw, steps_end)
+    header = Header(
+        kind=kind,
+        collector_id=collector_id,
+        host_id=host_id,
+        source=source,
+        spool_id=fields[5],
+        first_sequence=fields[6],
+        last_sequence=fields[7],
+        boot_id=_unpack_boot_id(fields[8]),
+        tick_times_ms=_unpack_times(fields[14], ticks, raw[steps_start:steps_end]),
+        interval_ms=fields[2],
+        clock_offset_ms=fields[3] if flags & _FLAG_OFFSET else None,
+        clock_uncertainty_ms=fields[4],
+        live=bool(flags & _FLAG_LIVE),
+        rows=rows,
+        values=fields[12],
+        quality_cells=fields[13],
+        schema_hash=fields[9],
+        entities_hash=fields[10],
+    )
+    require_header(header)
+    return header
+
+
+def _unpack_times(base: int, ticks: int, steps: bytes) -> I64:
+    if not 0 <= base <= MAX_TIME_MS:
+        raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
+    times = np.full(ticks, base, np.int64)
+    if ticks > 1:
+        times[1:] += np.frombuffer(steps, "<u4")
+    return times
+
+
+def _pack_text(text: str) -> bytes:
+    if not is_text(text, MAX_ID_LENGTH):
+        raise Rejected("bad_frame", f"an id is no text of at most {MAX_ID_LENGTH} characters")
+    raw = text.encode()
+    return _LENGTH.pack(len(raw)) + raw
+
+
+def _unpack_texts(raw: bytes, position: int) -> list[str]:
+    texts = []
+    for _ in range(3):
+        start = position + _LENGTH.size
+        if start > len(raw):
+            raise Rejected("bad_frame", "ids run over the header")
+        position = start + _LENGTH.unpack_from(raw, start - _LENGTH.size)[0]
+        texts.append(_decode_text(raw[start:position]))
+    if position != len(raw):
+        raise Rejected("bad_frame", "ids do not fill the header")
+    return texts
+
+
+def _decode_text(raw: bytes) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        raise Rejected("bad_frame", "an id is not UTF-8") from error
+    if not is_text(text, MAX_ID_LENGTH):
+        raise Rejected("bad_frame", "an id is too long or has a NUL")
+    return text
+
+
+def _pack_boot_id(boot_id: str) -> bytes:
+    try:
+        raw = bytes.fromhex(boot_id.replace("-", ""))
+    except ValueError:
+        raw = b"?"
+    if len(raw) not in (0, 16):
+        raise Rejected("bad_frame", f"boot id {boot_id!r} is not a UUID")
+    return raw or bytes(16)
+
+
+def _unpack_boot_id(raw: bytes) -> str:
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if any(raw) else ""
