@@ -47,8 +47,9 @@ class _Engine:
 class HostContents:
     """Makes contents for every host of a cluster from the same few schemas; keeps what events need to know."""
 
-    def __init__(self, spec: ClusterSpec, catalog: Catalog) -> None:
+    def __init__(self, spec: ClusterSpec, catalog: Catalog, omit: frozenset[str] = frozenset()) -> None:
         self._spec = spec
+        self._omit = omit
         self._catalog = catalog
         self._schemas: dict[EntityKind, Schema] = {}
         self._tables: dict[tuple[EntityKind, int, str], EntityTable] = {}
@@ -223,7 +224,7 @@ class HostContents:
 
     def _stored(self, kind: EntityKind, seconds: Sequence[Mapping[str, Floats]]) -> Stored:
         """Return metric -> stored integers, shape (ticks, subjects), for the metrics that the catalogue has."""
-        known = {metric.name for metric in self._catalog.scalars(kind)}
+        known = {metric.name for metric in self._catalog.scalars(kind)} - self._omit
         names = [name for name in seconds[0] if name in known]
         return {
             name: to_column(self._catalog.get(name), np.stack([second[name] for second in seconds])) for name in names

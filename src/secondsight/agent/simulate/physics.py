@@ -119,8 +119,9 @@ def _clock_and_power(state: GpuState, activity: Floats, demand: Demand) -> tuple
     """Settle clock and power together: work costs power, and the limits take clock away."""
     board = state.board
     busy = activity > 0.005
-    span = board.power_limit_watts * 1.06 - board.idle_watts
-    wanted_watts = board.idle_watts + span * state.quality * activity * (0.62 + 0.5 * demand.tensor_share)
+    span = board.power_limit_watts * 1.1 - board.idle_watts
+    kernels = 1 + state.rng.normal(0, 0.02, activity.size)  # which kernels run differs from second to second
+    wanted_watts = board.idle_watts + span * state.quality * kernels * activity * (0.62 + 0.5 * demand.tensor_share)
     capped = wanted_watts > board.power_limit_watts
     power_factor = np.where(capped, np.sqrt(board.power_limit_watts / wanted_watts), 1.0)
     soft, hard = state.temperature > board.slowdown_celsius - 2, state.temperature > board.slowdown_celsius
@@ -150,13 +151,13 @@ def _warm(state: GpuState, power_watts: Floats, causes: Causes) -> None:
 
 
 def _activity_values(state: GpuState, demand: Demand, activity: Floats) -> dict[str, Floats]:
-    noise = state.rng.normal(0, 0.008, (5, activity.size))
+    noise = state.rng.normal(0, 0.008, (6, activity.size))
     busy = activity > 0
     sm = np.where(busy, activity, 0.0)
     tensor = np.where(busy, activity * demand.tensor_share + noise[0] * activity, 0.0)
     dram = np.where(busy, activity * 0.58 + noise[1] * activity + demand.reading * 0.05, 0.0)
     return {
-        "gpu_utilization_ratio": np.round(np.where(busy, np.minimum(1.0, activity * 1.04 + 0.02), 0.0), 2),
+        "gpu_utilization_ratio": np.round(np.where(busy, np.clip(activity * 1.04 + 0.01 + noise[5], 0, 1), 0.0), 2),
         "gpu_graphics_engine_active_ratio": _ratio(np.where(busy, activity * 1.02, 0.0)),
         "gpu_sm_active_ratio": _ratio(sm),
         "gpu_sm_occupancy_ratio": _ratio(sm * 0.47 + noise[2] * sm),
