@@ -10,7 +10,7 @@ from threading import Lock
 
 from sqlalchemy import Engine, insert
 
-from secondsight.access.metadata import AUDIT
+from secondsight.access.metadata import AUDIT, writing
 
 WAITING_MAXIMUM = 10_000
 
@@ -54,7 +54,7 @@ class AuditLog:
         with self._lock:
             batch = list(self._waiting)
             if batch:
-                with self._metadata.begin() as connection:
+                with writing(self._metadata) as connection:
                     connection.execute(insert(AUDIT), [asdict(entry) for entry in batch])
                 self._waiting.clear()
         return len(batch)

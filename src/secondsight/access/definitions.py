@@ -9,7 +9,7 @@ from hashlib import blake2b
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from secondsight.access.metadata import DEFINITIONS
+from secondsight.access.metadata import DEFINITIONS, reading, writing
 from secondsight.errors import Rejected, Retryable
 
 HASH_BYTES = 16
@@ -37,7 +37,7 @@ def put_definitions(metadata: Engine, blobs: Mapping[bytes, bytes], now_ms: int)
         rows = [{"hash": digest, "blob": blobs[digest], "created_ms": now_ms} for digest in lacking]
         try:
             if rows:
-                with metadata.begin() as connection:
+                with writing(metadata) as connection:
                     connection.execute(insert(DEFINITIONS), rows)
         except IntegrityError:
             continue
@@ -54,7 +54,7 @@ def get_definitions(metadata: Engine, digests: Iterable[bytes]) -> dict[bytes, b
     """Return hash -> blob for those that are stored."""
     wanted = list(dict.fromkeys(digests))
     found: dict[bytes, bytes] = {}
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         for start in range(0, len(wanted), _READ_CHUNK):
             some = DEFINITIONS.c.hash.in_(wanted[start : start + _READ_CHUNK])
             rows = connection.execute(select(DEFINITIONS.c.hash, DEFINITIONS.c.blob).where(some))

@@ -5,7 +5,8 @@ older program keeps working beside a newer one. Every column added after its tab
 Two processes may start at once: growing happens under a row lock. What is particular to SQLite stays in this file.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,11 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
+from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
+
+from secondsight.errors import Retryable
 
 SQLITE_BUSY_SECONDS = 10.0
 _GROW_TRIES = 3
@@ -138,6 +142,30 @@ def open_engine(url: str) -> Engine:
     return _open_sqlite(address) if address.startswith("sqlite") else create_engine(address, pool_pre_ping=True)
 
 
+@contextmanager
+def reading(metadata: Engine) -> Iterator[Connection]:
+    """Give a connection to read from.
+
+    Raises:
+        Retryable: The store is away or busy.
+    """
+    with _retryable(), metadata.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(metadata: Engine) -> Iterator[Connection]:
+    """Give a connection whose writes are kept together when the block ends, or not at all when it raises.
+
+    Let the first statement write: SQLite then waits for its lock before it takes a view of the data.
+
+    Raises:
+        Retryable: The store is away or busy.
+    """
+    with _retryable(), metadata.begin() as connection:
+        yield connection
+
+
 def grow_schema(engine: Engine, wanted: MetaData) -> None:
     """Create what `wanted` has and the database lacks; safe from several processes at once."""
     with engine.connect() as connection:
@@ -147,6 +175,14 @@ def grow_schema(engine: Engine, wanted: MetaData) -> None:
     with engine.begin() as connection:
         connection.execute(update(SCHEMA_LOCK).values(id=1))  # others wait here until this transaction ends
         _grow(connection, wanted)
+
+
+@contextmanager
+def _retryable() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
+        raise Retryable(f"the metadata store is away or busy: {type(error).__name__}") from error
 
 
 def _open_sqlite(address: str) -> Engine:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from secondsight.access.metadata import PLANS
+from secondsight.access.metadata import PLANS, reading, writing
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind
 
@@ -55,7 +55,7 @@ class PlanWish:
 def plans_in_force(metadata: Engine, tenant_id: str, cluster_id: str, collector_id: str) -> tuple[PlanInterval, ...]:
     """Return the open intervals of a collector, by kind."""
     mine = _of_collector(tenant_id, cluster_id, collector_id)
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         rows = connection.execute(_INTERVALS.where(mine, PLANS.c.to_ms.is_(None)).order_by(PLANS.c.kind)).all()
     return tuple(_interval(row) for row in rows)
 
@@ -82,7 +82,7 @@ def continue_plans(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanIn
 
 def mark_logged(metadata: Engine, intervals: Iterable[PlanInterval]) -> None:
     """Remember that these intervals were announced as they are now."""
-    with metadata.begin() as connection:
+    with writing(metadata) as connection:
         for interval in intervals:
             same_end = PLANS.c.to_ms.is_(None) if interval.to_ms is None else PLANS.c.to_ms == interval.to_ms
             connection.execute(update(PLANS).where(_this(interval), same_end).values(unlogged=0))
@@ -117,14 +117,14 @@ def _continuation(metadata: Engine, wish: PlanWish) -> tuple[PlanInterval, ...]:
 
 def _last(metadata: Engine, like: PlanInterval) -> PlanInterval | None:
     newest = _INTERVALS.where(_of_kind(like)).order_by(PLANS.c.version.desc()).limit(1)
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         row = connection.execute(newest).first()
     return None if row is None else _interval(row)
 
 
 def _write(metadata: Engine, intervals: Sequence[PlanInterval]) -> None:
-    """Write all or raise IntegrityError. New rows come first, so SQLite waits for its lock before it reads."""
-    with metadata.begin() as connection:
+    """Write all or raise IntegrityError."""
+    with writing(metadata) as connection:
         new = [interval for interval in intervals if interval.to_ms is None]
         connection.execute(insert(PLANS), [_row(interval) for interval in new])
         for interval in intervals:
@@ -138,7 +138,7 @@ def _close(connection: Connection, interval: PlanInterval) -> None:
 
 def _unlogged(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanInterval, ...]:
     found: dict[PlanInterval, None] = {}
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         for wish in _distinct(wishes):
             waiting = _INTERVALS.where(_of_kind(wish.interval), PLANS.c.unlogged == 1).order_by(PLANS.c.version)
             found.update((_interval(row), None) for row in connection.execute(waiting))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import Engine, insert, select, update
 
 from secondsight.access.identity import Identity, Role
-from secondsight.access.metadata import GRANTS
+from secondsight.access.metadata import GRANTS, reading, writing
 from secondsight.errors import Rejected
 
 
@@ -102,7 +102,7 @@ def merge_scopes(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
 def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> None:
     """Store one grant of a subject."""
     row = {name: _to_text(getattr(grant, name)) for name in (*_SETS, "denied_metrics")}
-    with metadata.begin() as connection:
+    with writing(metadata) as connection:
         values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, **row}
         connection.execute(insert(GRANTS).values(**values))
 
@@ -110,7 +110,7 @@ def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> None
 def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:
     """Return the grants of a subject that were not revoked, oldest first."""
     live = select(GRANTS).where(GRANTS.c.subject == subject, GRANTS.c.revoked_ms.is_(None)).order_by(GRANTS.c.grant_id)
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         rows = connection.execute(live).mappings().all()
     return tuple(
         Grant(
@@ -128,7 +128,7 @@ def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:
 def revoke_grants(metadata: Engine, subject: str, now_ms: int) -> int:
     """Revoke every grant of a subject and return how many there were."""
     live = update(GRANTS).where(GRANTS.c.subject == subject, GRANTS.c.revoked_ms.is_(None))
-    with metadata.begin() as connection:
+    with writing(metadata) as connection:
         return connection.execute(live.values(revoked_ms=now_ms)).rowcount
 
 

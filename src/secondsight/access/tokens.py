@@ -14,7 +14,7 @@ from threading import Lock
 from sqlalchemy import Engine, insert, select, update
 
 from secondsight.access.identity import Identity, Role
-from secondsight.access.metadata import TOKENS
+from secondsight.access.metadata import TOKENS, reading, writing
 from secondsight.access.scope import Grant, add_grant
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
@@ -82,7 +82,7 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
     whole_tenant = (Grant(spec.tenant_id),) if spec.role is Role.ADMIN else ()
     for grant in spec.grants or whole_tenant:
         add_grant(metadata, subject, grant, now_ms)
-    with metadata.begin() as connection:
+    with writing(metadata) as connection:
         connection.execute(insert(TOKENS).values(**row))
     return IssuedToken(token_id, subject, secret)
 
@@ -90,7 +90,7 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
 def revoke_token(metadata: Engine, token_id: str, now_ms: int) -> bool:
     """Revoke a token; return False where there is no such live token."""
     live = update(TOKENS).where(TOKENS.c.token_id == token_id, TOKENS.c.revoked_ms.is_(None))
-    with metadata.begin() as connection:
+    with writing(metadata) as connection:
         return connection.execute(live.values(revoked_ms=now_ms)).rowcount == 1
 
 
@@ -167,7 +167,7 @@ def _digest(secret: str) -> bytes:
 
 
 def _read_identity(metadata: Engine, digest: bytes) -> Identity:
-    with metadata.connect() as connection:
+    with reading(metadata) as connection:
         row = connection.execute(select(TOKENS).where(TOKENS.c.secret_sha256 == digest)).mappings().first()
     if row is None or row["revoked_ms"] is not None or not hmac.compare_digest(row["secret_sha256"], digest):
         raise _invalid()
