@@ -67,7 +67,7 @@ class ChdbStore:
         """Return how many queries may run at once."""
         return self._reader_count
 
-    def insert(self, table: str, data: Any) -> None:
+    def insert(self, table: str, data: Any, settings: Mapping[str, Any] | None = None) -> None:
         """Insert an Arrow table; columns X_hi and X_lo of uint64 make the column X of type UInt128.
 
         Blocks until the rows are written. On an error none or, when they span partitions, some of the rows are in the
@@ -81,7 +81,7 @@ class ChdbStore:
             return
         rows = data.unify_dictionaries().combine_chunks()
         with self._writing() as connection:
-            connection.insert(insert_statement(table, rows.schema), rows)
+            connection.insert(insert_statement(table, rows.schema), rows, settings or {})
 
     def query(
         self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None

@@ -36,10 +36,10 @@ class Connection:
             answer = self._session.query(sql, "ArrowStream", params=params).bytes()
         return pa.ipc.open_stream(answer).read_all() if answer else pa.table({})
 
-    def insert(self, sql: str, arrow_rows: pa.Table) -> None:  # noqa: ARG002 - the engine reads it by name
+    def insert(self, sql: str, arrow_rows: pa.Table, settings: Mapping[str, Any]) -> None:  # noqa: ARG002 - the engine reads it by name
         """Run an INSERT that selects from `Python(arrow_rows)`, which the engine finds among this frame's locals."""
         with self._breaking(inserting=True):
-            self._apply({})
+            self._apply(settings)
             self._session.query(sql)
 
     def close(self) -> None:

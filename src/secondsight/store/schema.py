@@ -6,11 +6,12 @@ value = stored x the metric's resolution.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol, assert_never
+from typing import Protocol
 
-from secondsight.catalog.metric import Metric, RollupSet
+from secondsight.catalog.members import Holds, Member, members
+from secondsight.catalog.metric import DTYPES, Metric
 from secondsight.model import EntityKind
-from secondsight.store.codecs import NOISE, PLAIN, codec_of, is_noisy
+from secondsight.store.codecs import NOISE, codec_of
 from secondsight.store.layout import (
     RAW_KEY,
     RAW_ORDER,
@@ -24,6 +25,8 @@ from secondsight.store.layout import (
 from secondsight.store.spec import ColumnSpec, TableSpec, quoted
 
 DATABASE = "secondsight"
+
+_COLUMN_HOLDS = frozenset({Holds.VALUE, Holds.WEIGHTED_SUM, Holds.INCREASE})
 
 
 class Scalars(Protocol):
@@ -94,20 +97,8 @@ def raw_column(metric: Metric) -> ColumnSpec:
 
 
 def member_columns(metric: Metric) -> tuple[ColumnSpec, ...]:
-    """Return the columns of a scalar metric in its rollup table; only legal aggregates have one."""
-    match metric.rollup:
-        case RollupSet.DISTRIBUTION:
-            return (_sum_column(metric), *_value_columns(metric, "min", "max", "last", "p95"))
-        case RollupSet.LEVEL:
-            return (_sum_column(metric), *_value_columns(metric, "min", "max", "last"))
-        case RollupSet.CONSTANT | RollupSet.STATE:
-            return _value_columns(metric, "last")
-        case RollupSet.INCREASE:
-            return (_increase_column(metric), *_value_columns(metric, "first", "last"))
-        case RollupSet.EVENT | RollupSet.HISTOGRAM:
-            return ()
-        case _:
-            assert_never(metric.rollup)
+    """Return the columns of a scalar metric in its rollup table; what is mostly the same or 0 is kept in maps."""
+    return tuple(_member_column(metric, member) for member in members(metric) if member.holds in _COLUMN_HOLDS)
 
 
 def _raw(kind: EntityKind, metrics: Sequence[Metric]) -> TableSpec:
@@ -127,22 +118,10 @@ def _rollup(kind: EntityKind, metrics: Sequence[Metric]) -> TableSpec:
     )
 
 
-def _value_columns(metric: Metric, *members: str) -> tuple[ColumnSpec, ...]:
-    stored = f"Nullable({metric.clickhouse_type})"
-    return tuple(ColumnSpec(f"{metric.name}_{member}", stored, codec_of(metric)) for member in members)
-
-
-def _sum_column(metric: Metric) -> ColumnSpec:
-    """Return the column of sum(value x covered ms)."""
-    if metric.dtype == "f64":
-        return ColumnSpec(f"{metric.name}_sum", "Nullable(Float64)", PLAIN)
-    return ColumnSpec(f"{metric.name}_sum", "Nullable(Int64)", NOISE if is_noisy(metric) else codec_of(metric))
-
-
-def _increase_column(metric: Metric) -> ColumnSpec:
-    types = {"f": "Float64", "i": "Int64", "u": "UInt64"}
-    codec = PLAIN if metric.dtype == "f64" else NOISE
-    return ColumnSpec(f"{metric.name}_increase", f"Nullable({types[metric.dtype[0]]})", codec)
+def _member_column(metric: Metric, member: Member) -> ColumnSpec:
+    dtype = member.dtype(metric)
+    codec = NOISE if member.holds is Holds.INCREASE and dtype != "f64" else codec_of(metric)
+    return ColumnSpec(member.column(metric), f"Nullable({DTYPES[dtype]})", codec)
 
 
 def _add_columns(spec: TableSpec, existing: frozenset[str], database: str) -> str:
