@@ -156,6 +156,8 @@ def _source_faults(metric: Metric, source: Source) -> Iterator[Wrong]:
         yield f"{source.name!r} is no DCGM name", "the full name, as an exporter prints it"
     if not source.scale > 0:
         yield f"scale of {source.name!r} is not above 0", "source value x scale = value in the metric's unit"
+    if metric.values and not {target for _, target in source.translate} <= {value for value, _ in metric.values}:
+        yield f"translate of {source.name!r} leads to no legal value", "translate into the keys of values"
     if sorted(named) != sorted(set(named)) or not set(named) <= set(labels):
         yield f"part or rename of {source.name!r} names a label twice, or one that the metric lacks", f"of {labels}"
 

@@ -163,8 +163,8 @@ def conversion(metric: Metric, source: Source) -> Conversion:
         sentinel=_sentinel(metric, source),
         absent=source.absent,
         translate=source.translate,
-        least=_in_source_units(metric.minimum, scale, -math.inf),
-        greatest=_greatest(metric, scale, factor),
+        least=-math.inf if source.translate else _in_source_units(metric.minimum, scale, -math.inf),
+        greatest=math.inf if source.translate else _greatest(metric, scale, factor),
         clamp_above=_in_source_units(clamp, scale, math.inf),
         clamp_stored=to_stored(metric, clamp) if clamp is not None else 0,
         cap=None if metric.cap is None else _in_source_units(metric.cap, scale, 0),
@@ -173,7 +173,7 @@ def conversion(metric: Metric, source: Source) -> Conversion:
         factor=float(factor),
         dtype=metric.dtype or "u64",
         legal=() if metric.bitmask else tuple(value for value, _ in metric.values),
-        whole=metric.type in (MetricType.STATE, MetricType.EVENT),
+        whole=metric.type in (MetricType.STATE, MetricType.EVENT) and not source.translate,
         quality=Quality.ESTIMATE if source.estimate else Quality.OK,
     )
 
