@@ -8,6 +8,7 @@ Scales and resolutions are decimal numbers, so factors are kept as exact fractio
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -85,13 +86,13 @@ class Conversion:
         Args:
             values: Source values, an integer or float array; integers are converted exactly.
         """
-        if self.translate or self.absent or self.legal or self.whole:
+        if self.translate:
             return self._each(values)
         quality = self._refusals(values)
         ok = quality == self.quality
         stored = self._stored_array(np.where(ok, values, 0))
         low, high = dtype_limits(self.dtype)
-        quality[ok & ~((stored >= low) & (stored < high + 1))] = Quality.BAD_RANGE
+        quality[ok & ~((stored >= low) & (stored < high + 1) & self._is_legal(stored))] = Quality.BAD_RANGE
         stored = np.where(values > self.clamp_above, self.clamp_stored, stored)
         kept = np.where(quality == self.quality, stored, 0)
         return kept.astype(NUMPY_DTYPES[self.dtype]), quality
@@ -114,12 +115,19 @@ class Conversion:
     def _refusals(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         quality = np.full(values.shape, self.quality, np.uint8)
         quality[~((values >= self.least) & (values <= self.greatest) & np.isfinite(values))] = Quality.BAD_RANGE
+        if self.whole:
+            quality[values != np.trunc(values)] = Quality.BAD_RANGE
         if self.cap is not None:
             quality[values == self.cap] = Quality.SATURATED
         for index in np.flatnonzero((values >= self.sentinel) & np.isfinite(values)):
             quality[index] = self._sentinel_quality(values[index].item())
+        for absent in self.absent:
+            quality[values == absent] = Quality.ABSENT_SOURCE_BLANK
         quality[np.isnan(values)] = Quality.ABSENT_SOURCE_BLANK
         return quality
+
+    def _is_legal(self, stored: NDArray[Any]) -> Any:
+        return np.isin(stored, self.legal) if self.legal else True
 
     def _sentinel_quality(self, value: float) -> Quality:
         step = value - _first_sentinel(value)
@@ -147,8 +155,9 @@ class Conversion:
         return stored, np.array([quality for _, quality in cells], np.uint8)
 
 
+@lru_cache(maxsize=4096)
 def conversion(metric: Metric, source: Source) -> Conversion:
-    """Return how values of a source become cells of a metric.
+    """Return how values of a source become cells of a metric; the newest few thousand are remembered.
 
     Raises:
         ValueError: The metric is an info or a histogram, which have no cell.
