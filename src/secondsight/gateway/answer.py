@@ -1,0 +1,65 @@
+"""Turn results and errors into HTTP answers."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from secondsight.errors import Rejected, Retryable
+from secondsight.gateway.pressure import Overloaded
+
+JSON = b"application/json"
+RETRY_AFTER_SECONDS = 5.0
+
+STATUS: dict[str, int] = {
+    "token_missing": 401,
+    "token_invalid": 401,
+    "token_expired": 401,
+    "role_cannot_write": 403,
+    "collector_not_allowed": 403,
+    "not_found": 404,
+    "method_not_allowed": 405,
+    "body_timeout": 408,
+    "body_too_large": 413,
+    "frame_too_large": 413,
+    "content_type": 415,
+    "content_encoding": 415,
+    "schema_unknown": 424,
+}
+"""Status of a refusal by its code; 400 for the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One HTTP answer."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def refusal_answer(error: Rejected, **facts: object) -> Answer:
+    """Return the answer to a request that will never succeed as it is; `facts` go beside code, message and hint."""
+    status = STATUS.get(error.code, 400)
+    headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
+    return Answer(status, _error_body(error.code, error.message, error.hint, **facts), headers=headers)
+
+
+def retry_answer(error: Retryable) -> Answer:
+    """Return the answer to a request that may succeed later: 429 when the sender is too fast, else 503."""
+    seconds = RETRY_AFTER_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
+    headers = ((b"retry-after", str(max(1, round(seconds))).encode()),)
+    if isinstance(error, Overloaded):
+        return Answer(429, _error_body("overloaded", str(error), "send again later"), headers=headers)
+    return Answer(503, _error_body("unavailable", "nothing could be stored", "send again later"), headers=headers)
+
+
+def fault_answer() -> Answer:
+    """Return the answer to a request that met a fault of this program."""
+    return Answer(
+        500, _error_body("internal", "the gateway failed on this request; its log says why", "send again later")
+    )
+
+
+def _error_body(code: str, message: str, hint: str, **facts: object) -> bytes:
+    return orjson.dumps({"error": {"code": code, "message": message, "hint": hint, **facts}})

@@ -1,0 +1,243 @@
+"""Serve the gateway's requests: one small ASGI application without a framework, as every sample passes here."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from sqlalchemy import Engine, text
+
+from secondsight.access.identity import Identity, Role
+from secondsight.access.metadata import reading
+from secondsight.access.tokens import Authenticator
+from secondsight.catalog.index import Catalog
+from secondsight.clock import Clock
+from secondsight.contracts import LogWriter
+from secondsight.errors import Rejected, Retryable
+from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
+from secondsight.gateway.answer import Answer, fault_answer, refusal_answer, retry_answer
+from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.durations import Durations
+from secondsight.gateway.frames import Verdict, answer_body
+from secondsight.gateway.gather import Gatherer
+from secondsight.gateway.known import KnownDefinitions
+from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
+from secondsight.gateway.plan import Plans, Wish, agent_id
+from secondsight.gateway.pressure import Pressure
+from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
+from secondsight.selfmetrics import SelfMetrics
+
+APPEND_BYTES = 32 << 20
+BATCH_ITEMS = 500
+DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old", "bad_schema": "schema"}
+
+_log = logging.getLogger(__name__)
+_Pair = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a gateway keeps things in. It closes them when it stops.
+
+    Attributes:
+        backlog_bytes: Returns how much of the log the processor has not finished; may block.
+    """
+
+    metadata: Engine
+    ingest: LogWriter
+    definitions: LogWriter
+    backlog_bytes: Callable[[], int]
+
+
+class Gateway:
+    """The ASGI application. Lives in one event loop."""
+
+    def __init__(self, config: GatewayConfig, stores: Stores, catalog: Catalog, clock: Clock) -> None:
+        self._config = config
+        self._stores = stores
+        self._clock = clock
+        self.selfmetrics = SelfMetrics()
+        self._durations = Durations()
+        self._authenticator = Authenticator(stores.metadata, clock)
+        self._pressure = Pressure(
+            stores.backlog_bytes, config.backlog_bytes, config.in_flight_bytes, config.retry_after_seconds, clock
+        )
+        known = KnownDefinitions(stores.metadata, stores.definitions, catalog, clock)
+        self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
+        self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
+        self._definitions = Gatherer[_Pair, None]("definitions", known.store, _pair_bytes, APPEND_BYTES)
+        self._wishes = Gatherer[Wish, None]("plans", self._plans.announce, _one, BATCH_ITEMS)
+        bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
+        sinks = Sinks(self._records.submit, self._definitions.submit, self._wishes.submit)
+        self._intake = Intake(known, self._plans, sinks, bounds, clock)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request, or live through the server's start and stop."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def close(self) -> None:
+        """Finish what was taken in and close the stores; may be called twice."""
+        for gatherer in (self._definitions, self._wishes, self._records):
+            await gatherer.close()
+        self._stores.ingest.close()
+        self._stores.definitions.close()
+        self._stores.metadata.dispose()
+
+    async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        started_seconds = self._clock.monotonic_seconds()
+        headers = dict(scope["headers"])
+        query = scope["query_string"]
+        request = Request(scope["method"], scope["path"], query, headers, receive, self._clock.now_ms())
+        route, handler = self._route(request)
+        answer = await self._answer(request, handler)
+        if answer is None:
+            return
+        self._durations.observe(route, answer.status, self._clock.monotonic_seconds() - started_seconds)
+        await _send(send, answer, request.received_ms, self._clock.now_ms())
+
+    def _route(self, request: Request) -> tuple[str, Callable[[Request], Awaitable[Answer]]]:
+        if request.path == "/v1/frames":
+            return "frames", self._post_frames if request.method == "POST" else _wrong_method
+        if request.path.startswith("/v1/agents/") and request.path.endswith("/plan"):
+            return "plan", self._get_plan if request.method == "GET" else _wrong_method
+        own = {"/healthz": self._get_health, "/readyz": self._get_readiness, "/metrics": self._get_metrics}
+        if request.path in own:
+            return request.path[1:], own[request.path] if request.method == "GET" else _wrong_method
+        return "other", _not_found
+
+    async def _answer(self, request: Request, handler: Callable[[Request], Awaitable[Answer]]) -> Answer | None:
+        """Return the answer to a request, None where nobody waits for it: the boundary that counts every error."""
+        try:
+            return await handler(request)
+        except Disconnected:
+            self.selfmetrics.count("gateway_refused_requests_total", code="disconnected")
+            return None
+        except SchemaUnknown as error:
+            self.selfmetrics.count("gateway_refused_requests_total", code=error.code)
+            return refusal_answer(error, hashes=error.hashes)
+        except Rejected as error:
+            self.selfmetrics.count("gateway_refused_requests_total", code=error.code)
+            return refusal_answer(error)
+        except Retryable as error:
+            answer = retry_answer(error)
+            self.selfmetrics.count("gateway_refused_requests_total", code=f"http_{answer.status}")
+            _log.warning("asked a sender to come back: %s", error)
+            return answer
+        except Exception:
+            self.selfmetrics.count("gateway_refused_requests_total", code="internal")
+            _log.exception("a request met a fault")
+            return fault_answer()
+
+    async def _collector(self, request: Request) -> Identity:
+        secret = request.bearer()
+        identity = self._authenticator.remembered(secret)
+        if identity is None:
+            identity = await asyncio.to_thread(self._authenticator.authenticate, secret)
+        if identity.role is not Role.COLLECTOR:
+            message = f"the token {identity.name!r} has the role {identity.role} and cannot write"
+            raise Rejected("role_cannot_write", message, "use a token of the role collector")
+        return identity
+
+    async def _post_frames(self, request: Request) -> Answer:
+        identity = await self._collector(request)
+        request.require_content(CONTENT_TYPE)
+        await self._pressure.require_room()
+        with Body(self._pressure, self._config.body_bytes, self._config.body_timeout_seconds) as body:
+            content = await body.read(request)
+            post, verdict = await self._intake.take(identity, content)
+        self._count(verdict, len(content))
+        tag = self._plans.plan(post.heads[0].header.collector_id).etag if post.heads else ""
+        answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
+        return Answer(200, answer, headers=((b"x-secondsight-plan", tag.encode()),) if tag else ())
+
+    async def _get_plan(self, request: Request) -> Answer:
+        identity = await self._collector(request)
+        collector_id = request.path.removeprefix("/v1/agents/").removesuffix("/plan")
+        if not identity.allows_collector(collector_id):
+            message = f"the token {identity.name!r} may not read the plan of {collector_id!r}"
+            raise Rejected("collector_not_allowed", message, "use the token of this collector")
+        host_id = parse_qs(request.query.decode("latin-1")).get("host", [agent_id(collector_id)])[0]
+        wishes = self._plans.handed_out(identity, collector_id, host_id)
+        if wishes:
+            await self._wishes.submit(wishes)
+            self._plans.settle(wishes)
+        plan = self._plans.plan(collector_id)
+        headers = ((b"etag", plan.etag.encode()), (b"x-secondsight-plan", plan.etag.encode()))
+        if request.headers.get(b"if-none-match", b"").removeprefix(b"W/") == plan.etag.encode():
+            return Answer(304, headers=headers)
+        return Answer(200, plan.body, headers=headers)
+
+    async def _get_health(self, _request: Request) -> Answer:
+        return Answer(200, b'{"status":"ok"}')
+
+    async def _get_readiness(self, _request: Request) -> Answer:
+        await asyncio.to_thread(_check_metadata, self._stores.metadata)
+        return Answer(200, b'{"status":"ready"}')
+
+    async def _get_metrics(self, _request: Request) -> Answer:
+        self.selfmetrics.gauge("gateway_backlog_bytes", self._pressure.backlog_bytes)
+        self.selfmetrics.gauge("gateway_in_flight_bytes", self._pressure.in_flight_bytes)
+        body = self.selfmetrics.render() + self._durations.render()
+        return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
+
+    def _count(self, verdict: Verdict, body_bytes: int) -> None:
+        count = self.selfmetrics.count
+        count("gateway_body_bytes_total", body_bytes)
+        for outcome, rows in verdict.rows.items():
+            count("ingest_records_total", rows, outcome=outcome)
+        for code, rows in verdict.dropped_rows.items():
+            count("ingest_dropped_records_total", rows, reason=DROP_REASONS.get(code, "poison"))
+        frames = {"accepted": len(verdict.accepted), "duplicate": verdict.duplicate, "refused": verdict.refused}
+        for outcome, number in frames.items():
+            if number:
+                count("gateway_frames_total", number, outcome=outcome)
+        for _, refusal in verdict.rejected:
+            count("gateway_refused_items_total", code=refusal.code)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> None:
+    headers: Sequence[_Pair] = (
+        (b"content-type", answer.content_type),
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"x-secondsight-received-ms", str(received_ms).encode()),
+        (b"x-secondsight-sent-ms", str(sent_ms).encode()),
+        *answer.headers,
+    )
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _wrong_method(request: Request) -> Answer:
+    raise Rejected("method_not_allowed", f"{request.path} has no {request.method}")
+
+
+async def _not_found(request: Request) -> Answer:
+    raise Rejected("not_found", f"there is no {request.path}", "see the ingest interface in the documentation")
+
+
+def _check_metadata(metadata: Engine) -> None:
+    with reading(metadata) as connection:
+        connection.execute(text("SELECT 1"))
+
+
+def _pair_bytes(pair: _Pair) -> int:
+    return len(pair[1])
+
+
+def _one(_wish: Wish) -> int:
+    return 1

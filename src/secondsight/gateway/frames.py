@@ -1,0 +1,204 @@
+"""Turn a body of native frames into log records and an answer about each frame.
+
+Nothing here blocks or waits: definitions are known when `admit` runs, and the caller makes the records durable before
+it sends the answer. Frames are looked at by header and checksum only; their bodies stay as they came.
+"""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from secondsight.access.identity import Identity
+from secondsight.errors import Rejected
+from secondsight.gateway.admission import Bounds, Refusal, refused_time
+from secondsight.gateway.known import KnownDefinitions
+from secondsight.gateway.repeats import Repeats, repeat_key
+from secondsight.wire.content import Header
+from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.wire.frame import FrameHead, check_body, split
+
+REFUSED_PAYLOAD_BYTES = 64 << 10
+REJECTED_MAXIMUM = 1000
+"""Items of one answer; more are only counted, in `rejectedMore`."""
+
+QUARANTINE_CODES = frozenset({"future_time", "too_old"})
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One request's frames, checked as far as their bytes alone allow.
+
+    Attributes:
+        faults: Index of a frame -> why its inline definitions could not be read.
+    """
+
+    identity: Identity
+    body: bytes
+    heads: tuple[FrameHead, ...]
+    ingest_time_ms: int
+    faults: Mapping[int, Refusal] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> Iterator[Header]:
+        """Give the header of each frame."""
+        return (head.header for head in self.heads)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What is to be done with a post.
+
+    Attributes:
+        records: (key, value) for the topic `ingest`.
+        repeat_keys: To be remembered once the records are durable.
+        accepted: Headers of the frames among the records; columns of them may be in `rejected`.
+        duplicate, refused: Frames; an accepted one with refused columns is not among them.
+        rejected: (index of the frame, what was refused of it).
+        rows: Tick rows by outcome: accepted, duplicate, quarantined, rejected.
+        dropped_rows: Tick rows not stored, by the code of their refusal.
+    """
+
+    records: list[tuple[bytes, bytes]] = field(default_factory=list)
+    repeat_keys: dict[int, None] = field(default_factory=dict)
+    accepted: list[Header] = field(default_factory=list)
+    duplicate: int = 0
+    refused: int = 0
+    rejected: list[tuple[int, Refusal]] = field(default_factory=list)
+    rows: Counter[str] = field(default_factory=Counter)
+    dropped_rows: Counter[str] = field(default_factory=Counter)
+
+
+def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
+    """Split a body and check it as a whole: every checksum, and every collector against the token.
+
+    Raises:
+        Rejected(truncated, bad_frame, bad_checksum, frame_too_large, unsupported_version, collector_not_allowed):
+            Nothing of the body may be stored.
+    """
+    heads = tuple(split(body))
+    for index, head in enumerate(heads):
+        _check_frame(identity, body, index, head)
+    return Post(identity, body, heads, ingest_time_ms)
+
+
+def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds) -> Verdict:
+    """Decide about each frame of a post whose definitions were looked up.
+
+    Raises:
+        Rejected(schema_unknown): A definition is not known; nothing may be stored.
+    """
+    verdict = Verdict()
+    for index, head in enumerate(post.heads):
+        refusal = post.faults.get(index) or _refusal(post, head, known, bounds)
+        key = repeat_key(post.identity.tenant_id, post.identity.cluster_id, head)
+        if isinstance(refusal, Refusal):
+            _refuse(verdict, post, index, refusal)
+        elif key in repeats or key in verdict.repeat_keys:
+            verdict.duplicate += 1
+            verdict.rows["duplicate"] += head.header.rows
+        else:
+            verdict.repeat_keys[key] = None
+            _accept(verdict, post, head)
+            verdict.rejected.extend((index, column) for column in refusal)
+    return verdict
+
+
+def answer_body(verdict: Verdict, received_ms: int, sent_ms: int) -> bytes:
+    """Return the JSON that tells a sender what became of its frames; accepted frames may have refused columns."""
+    rejected = [
+        {"index": index, "code": refusal.code, "message": refusal.message}
+        | ({"metric": refusal.metric} if refusal.metric else {})
+        for index, refusal in verdict.rejected[:REJECTED_MAXIMUM]
+    ]
+    answer = {
+        "accepted": len(verdict.accepted),
+        "duplicate": verdict.duplicate,
+        "rejected": rejected,
+        "receivedMs": received_ms,
+        "sentMs": sent_ms,
+    }
+    more = len(verdict.rejected) - len(rejected)
+    return orjson.dumps(answer | {"rejectedMore": more} if more else answer)
+
+
+def unknown_definitions(hashes: Sequence[bytes], post: Post) -> Rejected:
+    """Return the refusal of a post whose definitions are not known."""
+    named = set(hashes)
+    senders = sorted(
+        {header.collector_id for header in post.headers if named & {header.schema_hash, header.entities_hash}}
+    )
+    return Rejected(
+        "schema_unknown",
+        f"{len(named)} definitions of {', '.join(senders[:5])} are not known",
+        "send these frames again with their definitions inside",
+    )
+
+
+def _check_frame(identity: Identity, body: bytes, index: int, head: FrameHead) -> None:
+    header = head.header
+    if not identity.allows_collector(header.collector_id):
+        message = f"the token {identity.name!r} may not write as collector {header.collector_id!r}"
+        raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
+    try:
+        check_body(body, head)
+    except Rejected as error:
+        message = f"frame {index} of collector {header.collector_id} on host {header.host_id}: {error.message}"
+        raise Rejected(error.code, message, error.hint) from error
+
+
+def _refusal(post: Post, head: FrameHead, known: KnownDefinitions, bounds: Bounds) -> Refusal | tuple[Refusal, ...]:
+    """Return why the whole frame is refused, or the columns that are."""
+    try:
+        columns = known.refused(head.header)
+    except Rejected as error:
+        if error.code == "schema_unknown":
+            raise
+        return Refusal(error.code, error.message)
+    return refused_time(head.header, post.ingest_time_ms, bounds) or columns
+
+
+def _accept(verdict: Verdict, post: Post, head: FrameHead) -> None:
+    verdict.accepted.append(head.header)
+    verdict.rows["accepted"] += head.header.rows
+    verdict.records.append(_record(post, head.header, RecordType.FRAME, post.body[head.start : head.end]))
+
+
+def _refuse(verdict: Verdict, post: Post, index: int, refusal: Refusal) -> None:
+    head = post.heads[index]
+    quarantined = refusal.code in QUARANTINE_CODES
+    verdict.refused += 1
+    verdict.rejected.append((index, refusal))
+    verdict.rows["quarantined" if quarantined else "rejected"] += head.header.rows
+    verdict.dropped_rows[refusal.code] += head.header.rows
+    stage = "quarantine" if quarantined else "dead_letter"
+    verdict.records.append(_record(post, head.header, RecordType.REFUSED, _refused_body(post, head, refusal, stage)))
+
+
+def _refused_body(post: Post, head: FrameHead, refusal: Refusal, stage: str) -> bytes:
+    header = head.header
+    times = header.tick_times_ms
+    payload = post.body[head.start : min(head.end, head.start + REFUSED_PAYLOAD_BYTES)]
+    return orjson.dumps(
+        {
+            "code": refusal.code,
+            "message": refusal.message,
+            "collector_id": header.collector_id,
+            "host_id": header.host_id,
+            "kind": header.kind.value,
+            "rows": header.rows,
+            "values": header.values,
+            "first_tick_ms": int(times[0]) if len(times) else None,
+            "last_tick_ms": int(times[-1]) if len(times) else None,
+            "stage": stage,
+            "payload_base64": base64.b64encode(payload).decode(),
+        }
+    )
+
+
+def _record(post: Post, header: Header, kind: RecordType, body: bytes) -> tuple[bytes, bytes]:
+    identity = post.identity
+    envelope = Envelope(kind, identity.tenant_id, identity.region, identity.cluster_id, post.ingest_time_ms, body)
+    return partition_key(identity.tenant_id, identity.cluster_id, header.host_id), encode_envelope(envelope)

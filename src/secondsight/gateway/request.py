@@ -1,0 +1,105 @@
+"""Read what a handler needs of an ASGI request: its token, its type, its bounded body."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from secondsight.errors import Rejected
+from secondsight.gateway.pressure import Pressure
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class Disconnected(Exception):  # noqa: N818 - an event, not an error of ours
+    """The sender went away before its body was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request.
+
+    Attributes:
+        headers: Lower-case name -> last value.
+        received_ms: Gateway's clock when the headers were there.
+    """
+
+    method: str
+    path: str
+    query: bytes
+    headers: dict[bytes, bytes]
+    receive: Receive
+    received_ms: int
+
+    def bearer(self) -> str:
+        """Return the bearer secret, or "" where there is none."""
+        scheme, _, secret = self.headers.get(b"authorization", b"").partition(b" ")
+        return secret.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+
+    def require_content(self, content_type: bytes) -> None:
+        """Check what the body claims to be.
+
+        Raises:
+            Rejected(content_type, content_encoding)
+        """
+        sent = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if sent != content_type:
+            raise Rejected("content_type", f"the body is not {content_type.decode()}", "set Content-Type to it")
+        if self.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+            raise Rejected("content_encoding", "frames are compressed by themselves", "send no Content-Encoding")
+
+
+class Body:
+    """Holds the bytes of one request within two bounds: its own, and that of all requests together.
+
+    Use as a context manager; bytes count as held until it ends.
+    """
+
+    def __init__(self, pressure: Pressure, limit_bytes: int, timeout_seconds: float) -> None:
+        self._pressure = pressure
+        self._limit_bytes = limit_bytes
+        self._timeout_seconds = timeout_seconds
+        self._held_bytes = 0
+
+    def __enter__(self) -> "Body":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pressure.give_back(self._held_bytes)
+
+    async def read(self, request: Request) -> bytes:
+        """Return the whole body. What exceeds a bound is refused at once and never kept.
+
+        Raises:
+            Rejected(body_too_large, body_timeout), Overloaded, Disconnected
+        """
+        announced = request.headers.get(b"content-length", b"")
+        if announced.isdigit() and int(announced) > self._limit_bytes:
+            raise self._too_large(int(announced))
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await self._gather(request.receive)
+        except TimeoutError as error:
+            message = f"the body was not complete after {self._timeout_seconds:g} s"
+            raise Rejected("body_timeout", message, "send it again") from error
+
+    async def _gather(self, receive: Receive) -> bytes:
+        pieces: list[bytes] = []
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            piece = message.get("body", b"")
+            if self._held_bytes + len(piece) > self._limit_bytes:
+                raise self._too_large(self._held_bytes + len(piece))
+            self._held_bytes += len(piece)
+            self._pressure.take(len(piece))
+            pieces.append(piece)
+            if not message.get("more_body", False):
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _too_large(self, body_bytes: int) -> Rejected:
+        message = f"the body has {body_bytes} bytes or more, and the limit is {self._limit_bytes}"
+        return Rejected("body_too_large", message, "send fewer frames at once")
