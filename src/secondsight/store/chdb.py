@@ -38,18 +38,27 @@ class ChdbStore:
     Args:
         path: Folder; made when missing.
         readers: Queries that may run at once; further ones wait.
+        database: Where unqualified table names are looked up; made when missing.
         clock: Source of deadlines.
+        deadline_seconds: When a statement without `max_execution_time` is killed.
 
     Raises:
         Retryable: Another process owns the folder.
     """
 
     def __init__(
-        self, path: str | Path, readers: int = 4, *, database: str = DATABASE, clock: Clock | None = None
+        self,
+        path: str | Path,
+        readers: int = 4,
+        *,
+        database: str = DATABASE,
+        clock: Clock | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._path = Path(path).absolute()
         self._path.mkdir(parents=True, exist_ok=True)
         self._database = database
+        self._deadline_seconds = deadline_seconds
         self._closed = False
         self._anchor = open_session(self._path)
         self._anchor.query(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
@@ -89,7 +98,7 @@ class ChdbStore:
         """Run one statement; reads run beside each other, all else runs on the writer.
 
         `settings` bind this statement alone. With `max_execution_time` (seconds) the statement is killed one second
-        after it, otherwise after 60 s.
+        after it, otherwise at the store's deadline.
 
         Raises:
             Retryable: Closed, or no reader came free in time.
@@ -99,7 +108,7 @@ class ChdbStore:
         use = self._reading() if is_read(sql) else self._writing()
         limits = dict(settings or {})
         marker = uuid.uuid4().hex
-        deadline_seconds = float(limits.get("max_execution_time") or DEADLINE_SECONDS) + KILL_GRACE_SECONDS
+        deadline_seconds = float(limits.get("max_execution_time") or self._deadline_seconds) + KILL_GRACE_SECONDS
         with use as connection, self._watchdog.watching(marker, deadline_seconds):
             return connection.run(f"/* {marker} */ {sql}", parameter_texts(params), limits)
 

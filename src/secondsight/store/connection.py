@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from chdb import session as untyped_session
 
-from secondsight.errors import Retryable
-from secondsight.store.failures import failure_of
+from secondsight.errors import Rejected
+from secondsight.store.failures import StoreBusy, failure_of
 from secondsight.store.spec import quoted
 
 _SETTING_NAME = re.compile(r"\A[a-z_][a-z0-9_]*\Z")
@@ -71,12 +71,12 @@ def open_session(path: Path) -> Any:
     """Open one more connection to the engine of a folder.
 
     Raises:
-        Retryable: Another process has the folder, or this one has another folder.
+        StoreBusy: Another process has the folder, or this one has another folder.
     """
     try:
         return _session.Session(str(path))
     except RuntimeError as error:
-        raise Retryable(_refusal(path, str(error)), retry_after_seconds=1.0) from None
+        raise StoreBusy(_refusal(path, str(error)), retry_after_seconds=1.0) from None
 
 
 def _refusal(path: Path, text: str) -> str:
@@ -90,7 +90,7 @@ def _refusal(path: Path, text: str) -> str:
 
 def _setting_name(name: str) -> str:
     if not _SETTING_NAME.match(name):
-        raise ValueError(f"no setting is called {name!r}")
+        raise Rejected("bad_setting", f"no setting is called {name!r}")
     return name
 
 
