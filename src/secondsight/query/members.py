@@ -1,0 +1,110 @@
+"""Say which figures of a window each aggregate needs, and how they merge over windows and entities.
+
+A member has one expression per source: over samples (1 s rows prepared by `windows.py`), over stored 30 s rows, and one
+that merges it. All figures are in stored integers; sums are exact, so that no order of merging shows.
+"""
+
+from dataclasses import dataclass
+
+from secondsight.catalog.metric import Metric
+from secondsight.query.aggregates import QUANTILES, Aggregate
+from secondsight.store.spec import quoted
+
+FLOAT = "f64"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One figure of a window.
+
+    Attributes:
+        from_samples: Aggregate over columns v, t, cover_ms, increase, pair_ms, is_reset, is_change.
+        from_rollup: Aggregate over 30 s rows; `{name}` and `{key}` are the metric as column prefix and as map key.
+    """
+
+    name: str
+    from_samples: str
+    from_rollup: str
+
+
+_COVERED = "if(mapContains(covered_other, {key}), covered_other[{key}], covered_ms)"
+_PAIRED = "if(isNull({name_increase}), 0, if(mapContains(increase_other, {key}), increase_other[{key}], covered_ms))"
+
+WEIGHTED = Member("weighted", "sum({wide_value} * cover_ms)", "sum({wide_sum})")
+COVERED = Member("covered", "toInt64(sum(cover_ms))", f"toInt64(sum({_COVERED}))")
+LOWEST = Member("lowest", "toFloat64(min(v))", "toFloat64(min({name_min}))")
+HIGHEST = Member("highest", "toFloat64(max(v))", "toFloat64(max({name_max}))")
+LATEST = Member("latest", "toFloat64(argMax(v, t))", "toFloat64(argMax({name_last}, last_event_time))")
+LATEST_AT = Member("latest_at", "max(t)", "max(toUnixTimestamp64Milli(last_event_time))")
+INCREASE = Member("increase", "sum({wide_increase})", "sum({wide_stored_increase})")
+PAIRED = Member("paired", "toInt64(sum(pair_ms))", f"toInt64(sum({_PAIRED}))")
+RESETS = Member("resets", "toInt64(sum(is_reset))", "toInt64(sum(resets[{key}]))")
+CHANGES = Member("changes", "toInt64(sum(is_change))", "toInt64(sum(changes[{key}]))")
+
+NEEDED: dict[Aggregate, tuple[Member, ...]] = {
+    Aggregate.AVG: (WEIGHTED, COVERED),
+    Aggregate.SUM: (WEIGHTED, COVERED),
+    Aggregate.MIN: (LOWEST,),
+    Aggregate.MAX: (HIGHEST,),
+    Aggregate.LAST: (LATEST, LATEST_AT),
+    Aggregate.COUNT: (COVERED,),
+    Aggregate.RATE: (INCREASE, PAIRED),
+    Aggregate.INCREASE: (INCREASE,),
+    Aggregate.RESETS: (RESETS,),
+    Aggregate.CHANGES: (CHANGES,),
+}
+
+AVERAGE = "if(sum(covered) > 0, toFloat64(sum(weighted)) / sum(covered), NULL)"
+"""One entity's own average in an output window, before entities are added up."""
+
+MERGED: dict[Aggregate, str] = {
+    Aggregate.AVG: AVERAGE,
+    Aggregate.SUM: "sum(average)",
+    Aggregate.MIN: "min(lowest)",
+    Aggregate.MAX: "max(highest)",
+    Aggregate.LAST: "argMax(latest, latest_at)",
+    Aggregate.COUNT: "sum(covered) / 1000",
+    Aggregate.RATE: "if(sum(paired) > 0, toFloat64(sum(increase)) * 1000 / sum(paired), NULL)",
+    Aggregate.INCREASE: "toFloat64(sum(increase))",
+    Aggregate.RESETS: "sum(resets)",
+    Aggregate.CHANGES: "sum(changes)",
+}
+
+
+def members_of(aggregate: Aggregate) -> tuple[Member, ...]:
+    """Return what an aggregate needs; percentiles need samples themselves, so nothing."""
+    return () if aggregate in QUANTILES else NEEDED[aggregate]
+
+
+def sample_expression(member: Member, metric: Metric) -> str:
+    """Return the member of a window over its samples."""
+    return member.from_samples.format(**_casts(metric))
+
+
+def rollup_expression(member: Member, metric: Metric, key: str) -> str:
+    """Return the member of a window over its 30 s rows; `key` is the bound name of the metric."""
+    columns = {f"name_{suffix}": quoted(f"{metric.name}_{suffix}") for suffix in ("min", "max", "last", "increase")}
+    return member.from_rollup.format(key=key, **columns, **_casts(metric))
+
+
+def value_of_last(metric: Metric) -> str:
+    """Return the column of the last value, which every rollup set of a scalar has."""
+    return quoted(f"{metric.name}_last")
+
+
+def _casts(metric: Metric) -> dict[str, str]:
+    """Return values widened so that no sum overflows: integers to 128 bits, floats as they are."""
+    stored_sum, stored_increase = quoted(f"{metric.name}_sum"), quoted(f"{metric.name}_increase")
+    if metric.dtype == FLOAT:
+        return {
+            "wide_value": "v",
+            "wide_sum": stored_sum,
+            "wide_increase": "increase",
+            "wide_stored_increase": stored_increase,
+        }
+    return {
+        "wide_value": "toInt128(v)",
+        "wide_sum": f"toInt128({stored_sum})",
+        "wide_increase": "toInt128(increase)",
+        "wide_stored_increase": f"toInt128({stored_increase})",
+    }

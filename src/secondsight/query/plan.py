@@ -1,0 +1,205 @@
+"""Turn a request into a plan: which tables, which windows, where stored rollups end and raw rows take over.
+
+Routing: windows that are a multiple of 30 s are read from 30 s rollups up to where these are written, and from 1 s rows
+after that; all others, and percentiles, are read from 1 s rows. Both give the same figures.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from secondsight.errors import Rejected
+from secondsight.process.cells import WINDOW_MS
+from secondsight.process.patterns import LOOKBACK_MS
+from secondsight.query.aggregates import QUANTILES
+from secondsight.query.request import Filters, Group, MetricQuery, Selected
+from secondsight.query.times import format_width
+
+RAW_MS = 1_000
+RAW_RANGE_MAXIMUM_MS = 900_000
+POINTS_WANTED = 2_000
+POINTS_MAXIMUM = 12_000
+CELLS_MAXIMUM = 2_000_000
+RAW_ROWS_MAXIMUM = 100_000_000
+LOOKBACK_SHORT_MS = 600_000
+LOOKBACK_ENTITIES = 64
+GRACE_MS = 10_000
+
+_NICE_MS = tuple(
+    seconds * 1000 for seconds in (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half open range of epoch ms."""
+
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """A range of one table where duplicates may be unmerged."""
+
+    table: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a planner knows of the scope, looked up before.
+
+    Attributes:
+        now_ms: Time of the question.
+        entities: Entities and parts that the filters admit; 0 where unknown.
+        rollup_through_ms: Up to where 30 s rollups are written for all of them, or None.
+        several_sources: True where some entity has several collectors.
+        rewrites: Ranges to read with FINAL.
+        interval_ms: Finest cadence in scope.
+    """
+
+    now_ms: int
+    entities: int = 0
+    rollup_through_ms: int | None = None
+    several_sources: bool = True
+    rewrites: tuple[Rewrite, ...] = ()
+    interval_ms: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPlan:
+    """How one metric is read.
+
+    Attributes:
+        span: Asked range, widened to whole windows.
+        resolution_ms: Width of an output window; the whole range when `whole`.
+        base_ms: Windows that figures are made in before they are merged into output windows.
+        rollup: Range read from 30 s rows, or None.
+        raw: Range read from 1 s rows, or None; begins where `rollup` ends.
+        due_ms: Slots from here on may still be on their way; they are not counted.
+        lookback_ms: How far before `raw` the sample before a counter's first one is looked for.
+    """
+
+    selected: Selected
+    filters: Filters
+    groups: tuple[Group, ...]
+    span: Span
+    resolution_ms: int
+    base_ms: int
+    whole: bool
+    rollup: Span | None
+    raw: Span | None
+    final_rollup: bool
+    final_raw: bool
+    several_sources: bool
+    due_ms: int
+    lookback_ms: int
+
+    @property
+    def raw_table(self) -> str:
+        """Return the table of 1 s rows."""
+        return f"{self.selected.metric.kind.value}_1s"
+
+    @property
+    def rollup_table(self) -> str:
+        """Return the table of 30 s rows."""
+        return f"{self.selected.metric.kind.value}_30s"
+
+
+def plan_series(query: MetricQuery, selected: Selected, situation: Situation) -> SeriesPlan:
+    """Return the plan for one metric of a request.
+
+    Raises:
+        Rejected(range_too_wide, too_many_series): It would cost more than one question may.
+    """
+    resolution_ms = choose_resolution(query, situation.now_ms)
+    exact = selected.aggregate in QUANTILES
+    from_rollups = not exact and (query.whole or resolution_ms % WINDOW_MS == 0)
+    if query.whole and query.to_ms - query.from_ms <= RAW_RANGE_MAXIMUM_MS:
+        from_rollups = False
+    step_ms = (WINDOW_MS if from_rollups else RAW_MS) if query.whole else resolution_ms
+    span = _whole_windows(query, step_ms, situation.now_ms)
+    rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
+    kind = selected.metric.kind.value
+    _check_cost(query, selected, span, resolution_ms, situation)
+    return SeriesPlan(
+        selected=selected,
+        filters=query.filters,
+        groups=query.groups_of(selected),
+        span=span,
+        resolution_ms=span.to_ms - span.from_ms if query.whole else resolution_ms,
+        base_ms=WINDOW_MS if query.whole or resolution_ms % WINDOW_MS == 0 else resolution_ms,
+        whole=query.whole,
+        rollup=rollup,
+        raw=raw,
+        final_rollup=_rewritten(f"{kind}_30s", rollup, situation.rewrites),
+        final_raw=_rewritten(f"{kind}_1s", raw, situation.rewrites),
+        several_sources=situation.several_sources,
+        due_ms=min(span.to_ms, situation.now_ms - GRACE_MS),
+        lookback_ms=LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS,
+    )
+
+
+def choose_resolution(query: MetricQuery, now_ms: int) -> int:
+    """Return the width of a window: as asked, else 1 s up to 15 minutes and then what gives at most 2,000 points.
+
+    Raises:
+        Rejected(range_too_wide): The width asked for gives too many points.
+    """
+    range_ms = max(min(query.to_ms, now_ms) - query.from_ms, 1)
+    if query.resolution_ms is None:
+        return automatic_resolution(range_ms)
+    if range_ms / query.resolution_ms > POINTS_MAXIMUM:
+        wanted = format_width(automatic_resolution(range_ms))
+        asked = format_width(query.resolution_ms)
+        raise Rejected("range_too_wide", f"{asked} over this range is too many points", f"ask for resolution={wanted}")
+    return query.resolution_ms
+
+
+def automatic_resolution(range_ms: int) -> int:
+    """Return 1 s up to 15 minutes, then the least round multiple of 30 s that gives at most 2,000 points."""
+    if range_ms <= RAW_RANGE_MAXIMUM_MS:
+        return RAW_MS
+    fitting = [width_ms for width_ms in _NICE_MS if range_ms / width_ms <= POINTS_WANTED]
+    return fitting[0] if fitting else _NICE_MS[-1]
+
+
+def _whole_windows(query: MetricQuery, step_ms: int, now_ms: int) -> Span:
+    from_ms = query.from_ms // step_ms * step_ms
+    to_ms = min(query.to_ms, max(now_ms, query.from_ms + 1))
+    return Span(from_ms, -(-to_ms // step_ms) * step_ms)
+
+
+def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span | None]:
+    """Return the parts before and after the end of the stored rollups."""
+    if rollup_through_ms is None:
+        return None, span
+    cut_ms = min(max(rollup_through_ms // WINDOW_MS * WINDOW_MS, span.from_ms), span.to_ms)
+    before = Span(span.from_ms, cut_ms) if cut_ms > span.from_ms else None
+    after = Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
+    return before, after
+
+
+def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite]) -> bool:
+    """Tell whether duplicates may be unmerged in the range, or in what is read before it."""
+    if span is None:
+        return False
+    return any(
+        rewrite.table == table
+        and rewrite.span.from_ms < span.to_ms
+        and rewrite.span.to_ms >= span.from_ms - LOOKBACK_MS
+        for rewrite in rewrites
+    )
+
+
+def _check_cost(query: MetricQuery, selected: Selected, span: Span, resolution_ms: int, situation: Situation) -> None:
+    range_ms = span.to_ms - span.from_ms
+    rows = situation.entities * range_ms // max(situation.interval_ms, 1)
+    if selected.aggregate in QUANTILES and rows > RAW_ROWS_MAXIMUM:
+        message = f"{selected.aggregate.value} over this range would read about {rows:,} rows"
+        raise Rejected("range_too_wide", message, "ask for a shorter range or fewer entities, or for max")
+    points = 1 if query.whole else range_ms // resolution_ms
+    per_entity = Group.GPU in query.groups_of(selected)
+    if per_entity and situation.entities * points > CELLS_MAXIMUM:
+        message = f"{situation.entities:,} series of {points:,} points are too many for one answer"
+        raise Rejected("too_many_series", message, "filter by cluster or host, group by cluster, or ask more coarsely")

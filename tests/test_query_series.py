@@ -1,0 +1,136 @@
+import random
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from query_fixture import T0, Row, insert_entity, insert_rollups, insert_rows, scope_of
+from secondsight.catalog.load import load_catalog
+from secondsight.query.compile import compile_series
+from secondsight.query.plan import Situation, plan_series
+from secondsight.query.request import QueryText, parse_query
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+
+CATALOG = load_catalog()
+NOW = T0 + 3_600_000
+THROUGH = T0 + 600_000
+GAUGE, LEVEL, COUNTER, STATE = (
+    "gpu_utilization_ratio",
+    "gpu_encoder_utilization_ratio",
+    "gpu_energy_joules_total",
+    "gpu_performance_state",
+)
+
+
+def awkward_rows(seed: int = 7) -> list[Row]:
+    """Jitter, missing seconds, missing cells, resets, a reboot, two collectors, an owner that changes mid-window."""
+    dice = random.Random(seed)
+    rows = []
+    for tenant, cluster, host, entity in (
+        ("t1", "c1", "h1", "GPU-a"),
+        ("t1", "c1", "h1", "GPU-b"),
+        ("t1", "c2", "h2", "GPU-c"),
+        ("t2", "c1", "h1", "GPU-d"),
+    ):
+        energy = 1_000_000 * (1 + ord(entity[-1]))
+        for second in range(600):
+            if entity == "GPU-b" and 100 <= second < 117:
+                continue
+            fresh = second == 450 or (entity == "GPU-a" and second == 333)
+            energy = dice.randrange(200_000) if fresh else energy + dice.randrange(200_000, 700_000)
+            values = {GAUGE: dice.randrange(10_001), COUNTER: energy, STATE: second // 45 % 3}
+            if second % 7:
+                values[LEVEL] = dice.randrange(10_001)
+            if dice.random() < 0.05:
+                del values[COUNTER]
+            owner = ("job-1", "team-1", "llm") if second < 280 else ("job-2", "team-2", "llm")
+            rows.append(
+                Row(
+                    T0 + second * 1000 + (dice.randrange(-400, 400) if entity == "GPU-c" and second else 0),
+                    entity,
+                    values,
+                    tenant=tenant,
+                    cluster=cluster,
+                    host=host,
+                    collector=f"agent-{host}",
+                    boot="boot-1" if second < 450 else "boot-2",
+                    job=owner[0],
+                    team=owner[1],
+                    model=owner[2],
+                )
+            )
+    rows += [
+        Row(T0 + second * 1000, "GPU-a", {GAUGE: 1}, collector="exporter", rank=2, interval=10_000)
+        for second in range(0, 600, 10)
+    ]
+    return rows
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
+    made = ChdbStore(Path(tmp_path_factory.mktemp("hot")), readers=2)
+    migrate(made, CATALOG)
+    rows = awkward_rows()
+    insert_rows(made, rows)
+    insert_rollups(made, rows, THROUGH)
+    for row in {row.series: row for row in rows}.values():
+        insert_entity(made, row, T0)
+    yield made
+    made.close()
+
+
+def figures(store, text, scope=None, **situation):
+    query = parse_query(text, CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, entities=4, **situation))
+    statement = compile_series(plan, scope or scope_of("t1"))
+    answer = store.query(statement.sql, statement.params, statement.settings).to_pylist()
+    points = defaultdict(dict)
+    for row in answer:
+        if not row["is_entity"] and row["figure"] is not None:
+            label = tuple(row[name] for name in ("cluster_id", "entity", "part", "job_id", "owner_team") if name in row)
+            points[label][row["bucket_ms"]] = row["figure"]
+    return plan, dict(points), [row for row in answer if row["is_entity"]]
+
+
+def ask(metric, aggregate="", *, group="", resolution="30s", **filters):
+    return QueryText(
+        metric,
+        filters,
+        from_=str(T0),
+        to=str(T0 + 600_000),
+        resolution=resolution,
+        aggregate=aggregate,
+        group_by=group,
+    )
+
+
+CASES = [
+    (metric, aggregate, group, resolution)
+    for metric, aggregates in (
+        (GAUGE, ("avg", "min", "max", "last", "count", "sum")),
+        (LEVEL, ("avg", "sum", "count")),
+        (COUNTER, ("rate", "increase", "resets", "last")),
+        (STATE, ("last", "changes")),
+    )
+    for aggregate in aggregates
+    for group in ("", "cluster", "total", "job", "gpu,team", "gpuModel")
+    for resolution in ("30s", "2m", "range")
+    if aggregate != "last" or "gpu," in f"{group or 'gpu'},"
+]
+
+
+@pytest.mark.parametrize(("metric", "aggregate", "group", "resolution"), CASES)
+def test_seconds_and_rollups_give_the_same_figures(store, metric, aggregate, group, resolution):
+    text = ask(metric, aggregate, group=group, resolution=resolution)
+    _, raw, _ = figures(store, text)
+    plan, rolled, _ = figures(store, text, rollup_through_ms=THROUGH)
+    _, split, _ = figures(store, text, rollup_through_ms=T0 + 250_000)
+    if resolution != "range":
+        assert plan.raw is None
+        assert plan.rollup is not None
+    assert raw
+    assert rolled.keys() == raw.keys() == split.keys()
+    for label, points in raw.items():
+        assert rolled[label] == pytest.approx(points, rel=1e-12)
+        assert split[label] == pytest.approx(points, rel=1e-12)
