@@ -1,0 +1,172 @@
+"""Turn the labels of a sample into what it is about: entity, part, host, workload, and facts of the entity.
+
+The host is the agent's own unless the target is configured as remote; a GPU is its UUID and never its index; of all
+labels only those that the catalogue names become the part. Label names are compared without regard to case, as
+relabelling rules like to lower them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from secondsight.agent.cells import Attributes, part_text
+from secondsight.agent.exposition import Labels
+from secondsight.catalog.metric import Metric, Source
+from secondsight.model import EntityKind
+
+GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
+HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "instance")
+PART_VALUE_CHARACTERS = 128
+
+NOT_ON_SLICES = frozenset(
+    {
+        "gpu_utilization_ratio",
+        "gpu_memory_copy_utilization_ratio",
+        "gpu_encoder_utilization_ratio",
+        "gpu_decoder_utilization_ratio",
+    }
+)
+"""Figures that the driver does not have for a MIG slice; an exporter prints 0 for them."""
+
+_READING = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?").fullmatch
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a text of samples came from.
+
+    Attributes:
+        host_id: Host that the samples are about.
+        target: Name of the target, the entity of platform rows that name no component.
+        port: Port of the target; tells engines of one host apart.
+        remote: True if labels may name other hosts.
+        gpus: Index -> UUID, for exporters that print no UUID.
+    """
+
+    host_id: str
+    target: str = ""
+    port: int = 0
+    remote: bool = False
+    gpus: Mapping[str, str] = field(default_factory=dict)
+
+
+class Workload(NamedTuple):
+    """Who used a GPU, by the labels of its samples; all empty is "unattributed"."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+def lowered(labels: Labels) -> dict[str, str]:
+    """Return labels by lower-case name, without those of empty value (which are as good as absent)."""
+    return {name.lower(): value for name, value in labels if value}
+
+
+def host_of(labels: Mapping[str, str], origin: Origin) -> str:
+    """Return the host that a sample is about."""
+    if not origin.remote:
+        return origin.host_id
+    name = _first(labels, *HOST_LABELS)
+    return re.sub(r":\d+$", "", name) if name else origin.host_id
+
+
+def entity_of(kind: EntityKind, labels: Mapping[str, str], origin: Origin, host: str) -> str:
+    """Return the entity that a sample is about, or "" where its labels do not tell."""
+    match kind:
+        case EntityKind.GPU:
+            return gpu_id(_first(labels, *GPU_ID_LABELS)) or origin.gpus.get(labels.get("gpu", ""), "")
+        case EntityKind.NODE:
+            return host
+        case EntityKind.INFERENCE:
+            return _engine(labels, origin, host)
+        case EntityKind.FABRIC_PORT:
+            device = _first(labels, "device", "hca", "nvswitch")
+            return f"{host}/{device}/{labels.get('port', '0')}" if device else ""
+        case EntityKind.PROCESS_JOB | EntityKind.TRAINING:
+            return _first(labels, "job_id", "jobid", "hpc_job")
+        case EntityKind.PLATFORM:
+            return labels.get("component", origin.target)
+
+
+def gpu_id(text: str) -> str:
+    """Return the UUID of a physical GPU in one spelling, or "" if the text names none."""
+    lower = text.lower()
+    if lower.startswith("gpu-"):
+        return "GPU-" + lower[4:]
+    if lower.startswith("mig-"):
+        return ""
+    return "GPU-" + lower if _UUID(text) else text
+
+
+def part_of(metric: Metric, source: Source, labels: Mapping[str, str]) -> str:
+    """Return the part that a sample of this source is about.
+
+    Raises:
+        ValueError: A label value is a reading, or too long to name a part; the message is the reason's code.
+    """
+    pairs = dict(source.part)
+    for label, name in source.rename:
+        value = labels.get(label.lower())
+        if value is not None and name in metric.labels:
+            pairs[name] = value
+    if any(len(value) > PART_VALUE_CHARACTERS for value in pairs.values()):
+        raise ValueError("label_too_long")
+    if any(_READING(value) for value in pairs.values()):
+        raise ValueError("label_reading")
+    return part_text(pair for pair in pairs.items() if pair[0] in metric.labels)
+
+
+def is_on_slice(labels: Mapping[str, str]) -> bool:
+    """Tell whether a sample is of a MIG slice."""
+    return "gpu_i_id" in labels
+
+
+def attributes_of(kind: EntityKind, labels: Mapping[str, str], part: str) -> Attributes:
+    """Return facts for the entity table."""
+    if kind is EntityKind.INFERENCE:
+        return _present(("model_id", model_of(labels)))
+    if kind is not EntityKind.GPU:
+        return ()
+    if part:
+        return _present(("mig_profile", labels.get("gpu_i_profile", "")))
+    return _present(
+        ("gpu_model", _first(labels, "modelname", "model_name", "card_model")),
+        ("index", _first(labels, "gpu", "gpu_id")),
+        ("pci_bus_id", labels.get("pci_bus_id", "")),
+    )
+
+
+def workload_of(labels: Mapping[str, str]) -> Workload:
+    """Return the workload; `exported_*` is it where present, as the plain label then names the scrape target.
+
+    A label `podname` comes from relabelling and names the exporter's own pod: it is never used.
+    """
+    if "exported_pod" in labels:
+        return Workload(*(labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container")))
+    return Workload(
+        _first(labels, "namespace", "pod_namespace"),
+        _first(labels, "pod", "pod_name"),
+        _first(labels, "container", "container_name"),
+    )
+
+
+def model_of(labels: Mapping[str, str]) -> str:
+    """Return the AI model that an inference sample is about."""
+    return _first(labels, "model_name", "model", "model_id")
+
+
+def _engine(labels: Mapping[str, str], origin: Origin, host: str) -> str:
+    """Return host:port/model; an engine number other than 0 is one of several engines behind one port."""
+    number = labels.get("engine", "0")
+    return f"{host}:{origin.port}/{model_of(labels)}" + ("" if number == "0" else f"#{number}")
+
+
+def _first(labels: Mapping[str, str], *names: str) -> str:
+    return next((labels[name] for name in names if name in labels), "")
+
+
+def _present(*pairs: tuple[str, str]) -> Attributes:
+    return tuple((name, value[:200]) for name, value in pairs if value)
