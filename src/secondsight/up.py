@@ -1,236 +1,210 @@
-"""Start the parts of one machine's platform, keep them running, and stop them without losing anything.
+"""Turn one data folder into a running platform: tokens, settings for each part, and the parts in their order.
 
-Each part is a process of its own over one data folder. A part that dies is started again, later each time; parts die
-with their supervisor. The supervisor holds the listening sockets, so a part that restarts keeps its address and
-connections wait instead of failing.
+What stands in the folder: `tokens/` (one secret a file, mode 0600), `run/` (settings and addresses of this run), `log/`
+(the embedded log), `hot/` (the store), `metadata.sqlite`, `spool/`, `logs/`, and `ready`, which holds the address while
+the platform serves.
 """
 
-import ctypes
-import fcntl
 import os
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.clock import Clock
-from secondsight.errors import Retryable
+from sqlalchemy import Engine
 
-READY_TIMEOUT_SECONDS = 90.0
-STOP_TIMEOUT_SECONDS = 30.0
-RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-STEADY_SECONDS = 60.0
-POLL_SECONDS = 0.1
-PR_SET_PDEATHSIG = 1
-LOG_KEEP_BYTES = 4 << 20
+from secondsight.access.identity import Role
+from secondsight.access.metadata import open_metadata
+from secondsight.access.tokens import Authenticator, TokenSpec, create_token
+from secondsight.clock import Clock
+from secondsight.errors import Rejected
+from secondsight.supervise import Part, Supervisor, answers, listening_socket, lock_data
+
+TENANT = "default"
+REGION = "local"
+LOCAL_CLUSTER = "local"
+SIMULATED_CLUSTERS = (("cedar", "H100", 0.5), ("iris", "H200", 0.3), ("lotus", "A100", 0.2))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One process of the platform.
+class UpOptions:
+    """What `secondsight up` was asked for.
 
     Attributes:
-        arguments: What follows `python -m secondsight`.
-        ready: Tells whether the part serves; asked until it does.
-        sockets: Listening sockets handed down to it.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    ready: Callable[[], bool]
-    sockets: tuple[socket.socket, ...] = ()
-
-
-@dataclass(slots=True)
-class _Running:
-    part: Part
-    process: "subprocess.Popen[bytes]"
-    started_seconds: float
-    failures: int = 0
-    restart_at_seconds: float | None = None
-
-
-@dataclass(slots=True)
-class Supervisor:
-    """Runs parts in order, and stops them in the reverse of it.
-
-    Attributes:
-        report: Called with one line for a person whenever something happens.
-        environment: Environment of every part.
+        host, port: Public address; port 0 picks a free one.
+        simulate: Hosts and GPUs a host of the simulated fleet, or None for no fleet.
+        incidents: Incidents of the simulated fleet, by name.
+        local_agent: Collect from this machine too.
     """
 
     data: Path
-    clock: Clock
-    report: Callable[[str], None]
-    environment: dict[str, str]
-    _running: list[_Running] = field(default_factory=list)
-    _stopping: bool = False
+    host: str
+    port: int
+    simulate: tuple[int, int] | None
+    incidents: tuple[str, ...]
+    seed: int
+    local_agent: bool
 
-    def start(self, part: Part) -> None:
-        """Start a part and wait until it is ready.
 
-        Raises:
-            Retryable: It did not become ready in time; the message names its log.
-        """
-        running = _Running(part, self._spawn(part), self.clock.monotonic_seconds())
-        self._running.append(running)
-        deadline = self.clock.monotonic_seconds() + READY_TIMEOUT_SECONDS
-        while not part.ready():
-            if self._stopping:
-                return
-            if running.process.poll() is not None or self.clock.monotonic_seconds() > deadline:
-                raise Retryable(f"{part.name} did not start; its last words are at the end of {self._log(part)}")
-            self.clock.sleep(POLL_SECONDS)
+def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervisor: Supervisor) -> bool:
+    """Start everything, announce it, and keep it running until the supervisor is asked to stop.
 
-    def watch(self) -> None:
-        """Keep the parts running until `request_stop`."""
-        while not self._stopping:
-            for running in self._running:
-                self._revive(running)
-            self.clock.sleep(POLL_SECONDS)
+    Returns whether every part stopped by itself.
 
-    def request_stop(self) -> None:
-        """Make `watch` return; safe in a signal handler."""
-        self._stopping = True
+    Raises:
+        Retryable: The folder or an address is taken, or a part did not start.
+    """
+    data = options.data
+    lock = lock_data(data)
+    try:
+        for name in ("ready", "run/store.address"):
+            (data / name).unlink(missing_ok=True)
+        public = listening_socket(options.host, options.port)
+        inner = listening_socket(options.host, 0 if options.port == 0 else options.port + 1)
+        clusters = simulated_clusters(options.simulate)
+        make_tokens(data, [name for name, _, _ in clusters], clock)
+        for part in _parts(options, public, inner):
+            supervisor.start(part)
+        _announce(options, public, say)
+        supervisor.watch()
+        say("stopping: what was taken in is stored first")
+        return supervisor.stop()
+    finally:
+        supervisor.stop()
+        (data / "ready").unlink(missing_ok=True)
+        os.close(lock)
 
-    def stop(self) -> bool:
-        """Stop every part, last started first; return whether all of them ended by themselves."""
-        clean = True
-        for running in reversed(self._running):
-            clean &= self._end(running)
-        self._running.clear()
-        return clean
 
-    def processes(self) -> dict[str, int]:
-        """Return part name -> process id of those that run."""
-        return {running.part.name: running.process.pid for running in self._running if running.process.poll() is None}
+def simulated_clusters(fleet: tuple[int, int] | None) -> list[tuple[str, str, int]]:
+    """Return (cluster, board, hosts) of a simulated fleet; few hosts make one cluster, more make three."""
+    if fleet is None:
+        return []
+    hosts = fleet[0]
+    if hosts < 6:
+        return [(SIMULATED_CLUSTERS[0][0], SIMULATED_CLUSTERS[0][1], hosts)]
+    first, second = round(hosts * SIMULATED_CLUSTERS[0][2]), round(hosts * SIMULATED_CLUSTERS[1][2])
+    shares = (first, second, hosts - first - second)
+    return [(name, board, share) for (name, board, _), share in zip(SIMULATED_CLUSTERS, shares, strict=True)]
 
-    def _spawn(self, part: Part) -> "subprocess.Popen[bytes]":
-        log = self._log(part)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        _cut(log)
-        descriptors = tuple(listening.fileno() for listening in part.sockets)
-        parent = os.getpid()
-        with log.open("ab") as out:
-            return subprocess.Popen(
-                [sys.executable, "-m", "secondsight", *part.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                env=self.environment,
-                pass_fds=descriptors,
-                start_new_session=True,
-                preexec_fn=lambda: _die_with(parent),
-            )
 
-    def _revive(self, running: _Running) -> None:
-        now = self.clock.monotonic_seconds()
-        if running.process.poll() is None:
-            if running.failures and now - running.started_seconds > STEADY_SECONDS:
-                running.failures = 0
-            return
-        if running.restart_at_seconds is None:
-            pause = RESTART_SECONDS[min(running.failures, len(RESTART_SECONDS) - 1)]
-            running.restart_at_seconds = now + pause
-            code = running.process.returncode
-            self.report(
-                f"{running.part.name} ended ({_ending(code)}); again in {pause:g} s; see {self._log(running.part)}"
-            )
-        elif now >= running.restart_at_seconds:
-            running.process = self._spawn(running.part)
-            running.started_seconds, running.restart_at_seconds = now, None
-            running.failures += 1
+def parse_fleet(text: str) -> tuple[int, int]:
+    """Return (hosts, GPUs a host) of a text such as `200x8`.
 
-    def _end(self, running: _Running) -> bool:
-        process = running.process
-        if process.poll() is None:
-            process.terminate()
+    Raises:
+        Rejected: `bad_fleet`.
+    """
+    hosts, _, gpus = text.partition("x")
+    if not (hosts.isdigit() and gpus.isdigit() and 0 < int(hosts) <= 100_000 and 0 < int(gpus) <= 64):
+        raise Rejected("bad_fleet", f"{text!r} is not HOSTSxGPUS", "for example 200x8")
+    return int(hosts), int(gpus)
+
+
+def make_tokens(data: Path, clusters: list[str], clock: Clock) -> None:
+    """Write the tokens that the folder lacks, or whose token the metadata store no longer knows."""
+    (data / "tokens").mkdir(mode=0o700, exist_ok=True)
+    metadata = open_metadata(str(data / "metadata.sqlite"))
+    try:
+        _make_token(data, metadata, clock, "admin", TokenSpec(Role.ADMIN, TENANT, "admin"))
+        _make_token(data, metadata, clock, "collector", _collector("collector", LOCAL_CLUSTER))
+        for cluster in clusters:
+            _make_token(data, metadata, clock, f"simulate-{cluster}", _collector(f"simulate-{cluster}", cluster))
+    finally:
+        metadata.dispose()
+
+
+def _collector(name: str, cluster: str) -> TokenSpec:
+    return TokenSpec(Role.COLLECTOR, TENANT, name, cluster_id=cluster, region=REGION, collector_pattern="*")
+
+
+def _make_token(data: Path, metadata: Engine, clock: Clock, name: str, spec: TokenSpec) -> None:
+    path = data / "tokens" / name
+    if path.exists():
         try:
-            process.wait(STOP_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.report(f"{running.part.name} did not stop in {STOP_TIMEOUT_SECONDS:g} s and was killed")
-            process.kill()
-            process.wait()
-            return False
-        return True
-
-    def _log(self, part: Part) -> Path:
-        return self.data / "logs" / f"{part.name}.log"
-
-
-def lock_data(data: Path) -> int:
-    """Take the data folder for this process and return the lock's descriptor, which must stay open.
-
-    Raises:
-        Retryable: Another platform runs on this folder; the message names its process.
-    """
-    data.mkdir(parents=True, exist_ok=True)
-    data.chmod(0o700)
-    descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-        os.close(descriptor)
-        raise Retryable(
-            f"{data} is in use by process {owner or 'unknown'}; stop that one or choose another --data"
-        ) from error
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    return descriptor
+            Authenticator(metadata, clock).authenticate(path.read_text().strip())
+        except Rejected:
+            path.unlink()
+        else:
+            return
+    secret = create_token(metadata, spec, clock.now_ms()).secret
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(secret + "\n")
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket that may be handed down; port 0 picks a free one.
-
-    Raises:
-        Retryable: The address is taken or not of this machine.
-    """
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listening.bind((host, port))
-    except OSError as error:
-        listening.close()
-        raise Retryable(f"cannot listen on {host}:{port}: {error.strerror}; choose another with --listen") from error
-    listening.listen(1024)
-    listening.set_inheritable(True)
-    return listening
-
-
-def answers(host: str, port: int, path: str) -> bool:
-    """Tell whether an HTTP server answers a GET of `path` with 200."""
-    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
-    try:
-        with socket.create_connection((host, port), timeout=2) as connection:
-            connection.sendall(request)
-            return connection.recv(64).split(b" ")[1:2] == [b"200"]
-    except OSError:
-        return False
+def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> list[Part]:
+    data, config = options.data, options.data / "run" / "config.toml"
+    gateway_port, public_port = inner.getsockname()[1], public.getsockname()[1]
+    config.parent.mkdir(mode=0o700, exist_ok=True)
+    config.write_text(_settings(options, public, inner))
+    settings = ("--config", str(config))
+    parts = [
+        Part("processor", ("processor", *settings), (data / "run" / "store.address").exists),
+        Part("gateway", ("gateway", *settings), lambda: answers(options.host, gateway_port, "/healthz"), (inner,)),
+        Part("api", ("api", *settings), lambda: answers(options.host, public_port, "/healthz"), (public,)),
+    ]
+    if options.local_agent:
+        parts.append(Part("agent", ("agent", *settings), lambda: True))
+    if options.simulate is not None:
+        parts.append(Part("simulate", ("simulate", *settings), lambda: True))
+    return parts
 
 
-def stop_on_signals(supervisor: Supervisor, signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> None:
-    """Let SIGINT and SIGTERM ask the supervisor to stop."""
-    for number in signals:
-        signal.signal(number, lambda *_: supervisor.request_stop())
+def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -> str:
+    """Return the settings of every part as TOML."""
+    data = options.data
+    gateway_url = f"http://{options.host}:{inner.getsockname()[1]}"
+    tables = {
+        "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
+        "processor": {"data": data},
+        "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
+        "agent": {
+            "gateway": gateway_url,
+            "token_file": data / "tokens" / "collector",
+            "spool_dir": data / "spool" / "agent",
+        },
+    }
+    text = "".join(_table(name, values) for name, values in tables.items())
+    return text + _simulate_settings(options, gateway_url)
 
 
-def _die_with(parent: int) -> None:
-    """Ask the kernel to end this child when its supervisor dies, however it dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
-        os._exit(1)
+def _simulate_settings(options: UpOptions, gateway_url: str) -> str:
+    if options.simulate is None:
+        return ""
+    data = options.data
+    text = _table(
+        "simulate",
+        {
+            "gateway": gateway_url,
+            "spool_dir": data / "spool" / "simulate",
+            "gpus_per_host": options.simulate[1],
+            "seed": options.seed,
+            "incidents": list(options.incidents),
+        },
+    )
+    for name, board, hosts in simulated_clusters(options.simulate):
+        token = data / "tokens" / f"simulate-{name}"
+        text += _table("[simulate.clusters]", {"name": name, "board": board, "hosts": hosts, "token_file": token})
+    return text
 
 
-def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+def _table(name: str, values: dict[str, object]) -> str:
+    lines = [f"{key} = {_toml(value)}\n" for key, value in values.items()]
+    return f"[{name}]\n{''.join(lines)}\n"
 
 
-def _cut(log: Path) -> None:
-    """Keep the last part of a log that has grown too long."""
-    if log.exists() and log.stat().st_size > 2 * LOG_KEEP_BYTES:
-        kept = log.read_bytes()[-LOG_KEEP_BYTES:]
-        log.write_bytes(kept)
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, int):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _announce(options: UpOptions, public: socket.socket, say: Callable[[str], None]) -> None:
+    address = f"http://{options.host}:{public.getsockname()[1]}"
+    waiting = options.data / "ready.new"
+    waiting.write_text(address + "\n")
+    waiting.rename(options.data / "ready")
+    say(f"ready: {address}")
+    say(f"sign in with the token in {options.data / 'tokens' / 'admin'}")
