@@ -153,7 +153,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
     """Return the settings of every part as TOML."""
     data = options.data
     gateway_url = f"http://{options.host}:{inner.getsockname()[1]}"
-    tables = {
+    tables: dict[str, dict[str, object]] = {
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
         "processor": {"data": data},
         "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
