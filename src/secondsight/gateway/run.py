@@ -1,0 +1,106 @@
+"""Run a gateway: open what it writes to, serve until told to stop, and leave everything durable."""
+
+import signal
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+
+from secondsight.access.metadata import open_metadata
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import Clock
+from secondsight.errors import Rejected
+from secondsight.gateway.app import Gateway, Stores
+from secondsight.gateway.config import GatewayConfig
+from secondsight.log.embedded import EmbeddedLogWriter
+from secondsight.log.retention import backlog_bytes
+
+INGEST_TOPIC = "ingest"
+DEFINITIONS_TOPIC = "definitions"
+PROCESSOR_GROUP = "processor"
+LISTEN_BACKLOG = 1024
+
+
+def serve_gateway(config: GatewayConfig, clock: Clock) -> None:
+    """Serve until SIGTERM or SIGINT; blocks. What was answered with 200 is durable, whatever ends the process.
+
+    Raises:
+        Rejected(bad_config): `listen` is no address.
+        Retryable, Permanent: The log or the metadata store cannot be opened.
+        OSError: The address is taken.
+    """
+    listening = open_listening(config.listen)
+    stores = open_stores(config, clock)
+    gateway = Gateway(config, stores, load_catalog(config.catalogue), clock)
+    Server(server_config(gateway, config)).run(sockets=[listening])
+
+
+def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
+    """Open the metadata store and the embedded log of a data folder.
+
+    Raises:
+        Retryable: The file system or the database refuses.
+        Permanent: Another gateway writes to this log.
+    """
+    root = config.data / "log"
+    ingest = EmbeddedLogWriter(root, INGEST_TOPIC, config.partitions, clock)
+    definitions = EmbeddedLogWriter(root, DEFINITIONS_TOPIC, 1, clock)
+    metadata = open_metadata(config.metadata_address)
+    return Stores(metadata, ingest, definitions, lambda: backlog_bytes(root, INGEST_TOPIC, PROCESSOR_GROUP))
+
+
+def server_config(gateway: Gateway, config: GatewayConfig) -> uvicorn.Config:
+    """Return how uvicorn serves a gateway; it never logs requests, whose headers hold secrets."""
+    return uvicorn.Config(
+        gateway,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=config.keep_alive_seconds,
+        timeout_graceful_shutdown=config.stop_seconds,
+        ssl_certfile=config.tls_certificate,
+        ssl_keyfile=config.tls_key,
+    )
+
+
+def open_listening(listen: str) -> socket.socket:
+    """Return a listening socket for `HOST:PORT`, or the one that `fd:N` names.
+
+    Raises:
+        Rejected(bad_config): The text is neither.
+        OSError: The address is taken or not of this machine.
+    """
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal():
+        raise Rejected("bad_config", f"gateway.listen: {listen!r} is no HOST:PORT", "write 127.0.0.1:8471, or fd:N")
+    if host == "fd":
+        return socket.socket(fileno=int(port))
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
+
+
+class Server(uvicorn.Server):
+    """A server that ends by itself after SIGTERM, instead of sending the signal on to its own process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Let SIGTERM and SIGINT stop the server while the block runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in signals}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
