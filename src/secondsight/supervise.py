@@ -81,8 +81,9 @@ class Supervisor:
         while not part.ready():
             if self._stopping:
                 return
-            if running.process.poll() is not None or self.clock.monotonic_seconds() > deadline:
+            if self.clock.monotonic_seconds() > deadline:
                 raise Retryable(f"{part.name} did not start; its last words are at the end of {self._log(part)}")
+            self._revive(running)
             self.clock.sleep(POLL_SECONDS)
 
     def watch(self) -> None:

@@ -1,0 +1,267 @@
+"""The command line: reads arguments, wires parts together, and is the only place that does.
+
+Exit codes: 0 fine, 1 failed, 2 wrong use. Parts are imported when their command runs, so that an agent needs nothing of
+the platform.
+"""
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from secondsight.clock import SystemClock
+from secondsight.config import build, read_settings
+from secondsight.errors import Rejected, SecondsightError
+
+Command = Callable[[argparse.Namespace], int]
+DEFAULT_SERVER = "http://127.0.0.1:8470"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parsed = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=os.environ.get("SECONDSIGHT_LOG_LEVEL", "INFO").upper(),
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    command: Command = parsed.command
+    try:
+        return command(parsed)
+    except Rejected as error:
+        _complain(f"{error.message} [{error.code}]" + (f"\n  {error.hint}" if error.hint else ""))
+        return 1
+    except SecondsightError as error:
+        _complain(str(error))
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 1
+
+
+def _complain(text: str) -> None:
+    sys.stderr.write(f"secondsight: {text}\n")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help keeps the example's line breaks."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line and exit with 2."""
+        self.exit(2, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="secondsight", description="Every second of every GPU in a fleet, kept and explained.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    _add_up(commands)
+    for name, text, run in (
+        ("gateway", "take samples in", _gateway),
+        ("processor", "turn the log into tables, and own the embedded store", _processor),
+        ("api", "serve pages and the read API", _api),
+        ("agent", "collect from this host", _agent),
+    ):
+        part = _command(commands, name, text, run, f"secondsight {name} --config secondsight.toml")
+        part.add_argument("--config", type=Path, metavar="FILE", help="TOML file; SECONDSIGHT_* overrides it")
+    _add_simulate(commands)
+    _add_reads(commands)
+    _add_metrics(commands)
+    return parser
+
+
+def _command(
+    commands: "argparse._SubParsersAction[_Parser]", name: str, text: str, run: Command, example: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=run)
+    return parser
+
+
+def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    example = "secondsight up --simulate 200x8 --data ./fleet --incident thermal_runaway"
+    up = _command(commands, "up", "run the whole platform on this machine", _up, example)
+    up.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="everything is kept here (./data)")
+    up.add_argument("--listen", default="127.0.0.1:8470", metavar="HOST:PORT", help="port 0 picks a free one")
+    up.add_argument("--simulate", default="12x8", metavar="HOSTSxGPUS", help="size of the simulated fleet (12x8), or 0")
+    up.add_argument("--incident", action="append", default=[], metavar="NAME", help="let this happen after a minute")
+    up.add_argument("--seed", type=int, default=1, help="the same seed repeats the same fleet")
+    up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from secondsight.supervise import Supervisor, stop_on_signals
+    from secondsight.up import UpOptions, parse_fleet, run_up
+
+    host, _, port = arguments.listen.rpartition(":")
+    if not port.isdigit():
+        raise Rejected("bad_listen", f"{arguments.listen!r} is not HOST:PORT", "for example 127.0.0.1:8470")
+    options = UpOptions(
+        data=arguments.data.resolve(),
+        host=host.strip("[]") or "127.0.0.1",
+        port=int(port),
+        simulate=None if arguments.simulate in ("0", "") else parse_fleet(arguments.simulate),
+        incidents=tuple(arguments.incident),
+        seed=arguments.seed,
+        local_agent=not arguments.no_local_agent,
+    )
+    clock = SystemClock()
+    supervisor = Supervisor(options.data, clock, _say, dict(os.environ))
+    stop_on_signals(supervisor)
+    return 0 if run_up(options, clock, _say, supervisor) else 1
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _gateway(arguments: argparse.Namespace) -> int:
+    from secondsight.gateway.config import GatewayConfig
+    from secondsight.gateway.run import serve_gateway
+
+    serve_gateway(
+        build(GatewayConfig, read_settings(arguments.config, os.environ, "gateway"), "gateway"), SystemClock()
+    )
+    return 0
+
+
+def _processor(arguments: argparse.Namespace) -> int:
+    from secondsight.process.config import ProcessorConfig
+    from secondsight.process.serve import serve_processor
+
+    settings = read_settings(arguments.config, os.environ, "processor")
+    serve_processor(build(ProcessorConfig, settings, "processor"), SystemClock(), _stop_event())
+    return 0
+
+
+def _api(arguments: argparse.Namespace) -> int:
+    from secondsight.api.config import ApiConfig
+    from secondsight.api.run import serve_api
+
+    serve_api(build(ApiConfig, read_settings(arguments.config, os.environ, "api"), "api"), SystemClock())
+    return 0
+
+
+def _agent(arguments: argparse.Namespace) -> int:
+    from secondsight.agent.config import AgentConfig
+    from secondsight.agent.run import run_agent
+
+    settings = read_settings(arguments.config, os.environ, "agent")
+    run_agent(build(AgentConfig, settings, "agent"), SystemClock(), _stop_event())
+    return 0
+
+
+def _stop_event() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    import signal
+
+    event = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: event.set())
+    return event
+
+
+def _add_simulate(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    example = "secondsight simulate --gateway http://127.0.0.1:8471 --token-file data/tokens/collector --hosts 50"
+    simulate = _command(commands, "simulate", "drive a fleet of simulated hosts against a gateway", _simulate, example)
+    simulate.add_argument("--config", type=Path, metavar="FILE", help="TOML file with a table [simulate]")
+    simulate.add_argument("--gateway", metavar="URL", help="address that takes frames")
+    simulate.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds a collector token")
+    simulate.add_argument("--spool-dir", type=Path, metavar="DIR", help="where unsent frames wait")
+    simulate.add_argument("--cluster", metavar="NAME", help="name of the simulated cluster, part of its hosts' names")
+    simulate.add_argument("--hosts", type=int, metavar="N", help="number of hosts")
+    simulate.add_argument("--gpus", type=int, metavar="N", help="GPUs a host")
+    simulate.add_argument("--speed", type=float, metavar="X", help="event seconds per second, from now on")
+    simulate.add_argument("--incident", action="append", metavar="NAME", help="let this happen after a minute")
+    simulate.add_argument("--seed", type=int, help="the same seed repeats the same fleet")
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    from secondsight.agent.simulate.config import fleet_config
+    from secondsight.agent.simulate.fleet import run_fleet
+
+    settings = read_settings(arguments.config, os.environ, "simulate")
+    run_fleet(fleet_config(settings, vars(arguments)), SystemClock(), _stop_event())
+    return 0
+
+
+def _add_reads(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    query = _command(
+        commands,
+        "query",
+        "print a metric over time",
+        _query,
+        "secondsight query gpu_temperature_celsius --cluster cedar --group-by host --from now-15m",
+    )
+    query.add_argument("metric", help="a metric's name or alias; `secondsight metrics list` has them")
+    for name in ("cluster", "host", "gpu", "job", "team", "model", "gpu-model"):
+        query.add_argument(f"--{name}", metavar="ID", help=f"only this {name.replace('-', ' ')}")
+    query.add_argument("--from", dest="from_time", default="now-15m", metavar="TIME", help="RFC 3339, ms, or now-15m")
+    query.add_argument("--to", dest="to_time", default="now", metavar="TIME")
+    query.add_argument("--resolution", default="auto", metavar="STEP", help="auto, 1s, 30s, 5m, ...")
+    query.add_argument("--aggregate", metavar="NAME", help="avg, min, max, p95, rate, last, ... as the metric allows")
+    query.add_argument("--group-by", metavar="LABEL", help="cluster, host, gpu, job, team or model")
+    form = query.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the answer as JSON")
+    form.add_argument("--csv", action="store_true", help="the points as CSV")
+    top = _command(
+        commands, "top", "show the GPUs with the highest values", _top, "secondsight top --metric power -n 20"
+    )
+    top.add_argument("--metric", default="gpu_utilization_ratio", metavar="NAME")
+    top.add_argument("--cluster", metavar="ID", help="only this cluster")
+    top.add_argument("-n", type=int, default=20, metavar="N", help="rows (20)")
+    top.add_argument("--once", action="store_true", help="print once instead of following")
+    for parser in (query, top):
+        parser.add_argument("--server", default=os.environ.get("SECONDSIGHT_SERVER", DEFAULT_SERVER), metavar="URL")
+        parser.add_argument(
+            "--token-file",
+            type=Path,
+            default=Path(os.environ.get("SECONDSIGHT_TOKEN_FILE", "data/tokens/admin")),
+            metavar="FILE",
+            help="file that holds a read token (data/tokens/admin)",
+        )
+
+
+def _query(arguments: argparse.Namespace) -> int:
+    from secondsight.query.terminal import query_command
+
+    return query_command(arguments, sys.stdout)
+
+
+def _top(arguments: argparse.Namespace) -> int:
+    from secondsight.query.terminal import top_command
+
+    return top_command(arguments, sys.stdout, SystemClock())
+
+
+def _add_metrics(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    from secondsight.model import EntityKind
+
+    metrics = commands.add_parser("metrics", help="the catalogue", description="The catalogue of metrics.")
+    actions = metrics.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=_Parser)
+    example = "secondsight metrics list --kind gpu"
+    listing = _command(actions, "list", "list every metric", _metrics_list, example)
+    listing.add_argument("--kind", choices=[kind.value for kind in EntityKind], help="only this kind of entity")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _metrics_list(arguments: argparse.Namespace) -> int:
+    from secondsight.catalog.load import load_catalog
+    from secondsight.catalog.reference import render_list
+    from secondsight.model import EntityKind
+
+    kind = EntityKind(arguments.kind) if arguments.kind else None
+    sys.stdout.write(render_list(load_catalog(), kind, as_json=arguments.json))
+    return 0
