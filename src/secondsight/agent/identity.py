@@ -43,6 +43,7 @@ class Origin:
         port: Port of the target; tells engines of one host apart.
         remote: True if labels may name other hosts.
         gpus: Index -> UUID, for exporters that print no UUID.
+        model: AI model of inference samples that name none.
     """
 
     host_id: str
@@ -50,6 +51,7 @@ class Origin:
     port: int = 0
     remote: bool = False
     gpus: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
 
 
 class Workload(NamedTuple):
@@ -161,7 +163,7 @@ def model_of(labels: Mapping[str, str]) -> str:
 def _engine(labels: Mapping[str, str], origin: Origin, host: str) -> str:
     """Return host:port/model; an engine number other than 0 is one of several engines behind one port."""
     number = labels.get("engine", "0")
-    return f"{host}:{origin.port}/{model_of(labels)}" + ("" if number == "0" else f"#{number}")
+    return f"{host}:{origin.port}/{model_of(labels) or origin.model}" + ("" if number == "0" else f"#{number}")
 
 
 def _first(labels: Mapping[str, str], *names: str) -> str:

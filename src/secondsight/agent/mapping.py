@@ -17,6 +17,7 @@ from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_disca
 from secondsight.agent.changes import Facts, LastValues
 from secondsight.agent.exposition import Exposition, Labels, Sample, type_of
 from secondsight.agent.identity import Origin, Workload
+from secondsight.agent.settle import Candidate, Settled, Slot
 from secondsight.catalog.index import Binding, Catalog
 from secondsight.catalog.metric import Metric, MetricType, Source
 from secondsight.catalog.scale import Conversion, conversion, source_for_help
@@ -26,28 +27,6 @@ from secondsight.wire.content import Info
 SERIES_CACHE_ENTRIES = 50_000
 
 _BUCKETS, _SUM, _COUNT, _CREATED = "_bucket", "_sum", "_count", "_created"
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where samples of one series go, for one of the metrics that they feed.
-
-    Attributes:
-        suffix: What the series is to a histogram (`_bucket`, `_sum`, `_count`, `_created`), "" for all else.
-        bound: Upper bound of a bucket.
-        quality: Set if a value can never be one here, whatever it is.
-    """
-
-    metric: Metric
-    source: Source
-    host: str
-    entity: str
-    part: str
-    attributes: Attributes
-    workload: Workload
-    suffix: str = ""
-    bound: float = math.nan
-    quality: Quality | None = None
 
 
 @dataclass(slots=True)
@@ -69,14 +48,6 @@ class Mapped:
     def of(self, host: str) -> Gathered:
         """Return what was read of a host, empty at first."""
         return self.hosts.setdefault(host, Gathered())
-
-
-@dataclass(slots=True)
-class _Candidate:
-    slot: Slot
-    value: float | None
-    quality: Quality
-    time_ms: int | None
 
 
 class Mapper:
@@ -104,7 +75,7 @@ class Mapper:
         mapped = Mapped()
         own = mapped.of(self._origin.host_id)
         own.discarded.update("parse" for rejection in exposition.rejections if rejection.code != "value_missing")
-        settled = _Settled()
+        settled = Settled()
         series: dict[tuple[str, str, str, str], tuple[str, Series]] = {}
         for sample in exposition.samples:
             for slot in self._slots_of(sample.name, sample.labels, exposition, mapped):
@@ -115,7 +86,7 @@ class Mapper:
         for blank in exposition.blanks:
             for slot in self._slots_of(blank.name, blank.labels, exposition, mapped):
                 if not slot.suffix:
-                    settled.add(_Candidate(slot, None, blank.quality, None))
+                    settled.add(Candidate(slot, None, blank.quality, None))
         self._take_cells(settled, mapped, tick_ms)
         _take_histograms(series.values(), mapped)
         self._take_facts(mapped, tick_ms)
@@ -191,16 +162,16 @@ class Mapper:
         workload = identity.workload_of(labels) if metric.kind is EntityKind.GPU else Workload("", "", "")
         return Slot(metric, source, host, entity, part, attributes, workload, suffix, bound, refused)
 
-    def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition, stale_before_ms: int) -> _Candidate:
+    def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition, stale_before_ms: int) -> Candidate:
         if slot.metric.type is MetricType.INFO:
             self._learn_info(slot, sample.labels)
-            return _Candidate(slot, None, Quality.NONE, None)
+            return Candidate(slot, None, Quality.NONE, None)
         if slot.quality is not None:
-            return _Candidate(slot, None, slot.quality, sample.time_ms)
+            return Candidate(slot, None, slot.quality, sample.time_ms)
         value, quality = self._converter(slot, sample.name, exposition).one(sample.value)
         if sample.time_ms is not None and sample.time_ms < stale_before_ms:
             value, quality = None, Quality.STALE
-        return _Candidate(slot, value, quality, sample.time_ms)
+        return Candidate(slot, value, quality, sample.time_ms)
 
     def _converter(self, slot: Slot, name: str, exposition: Exposition) -> Conversion:
         source = slot.source
@@ -208,7 +179,7 @@ class Mapper:
             source = source_for_help(source, exposition.helps.get(name, ""))
         return self._conversion(slot.metric, source)
 
-    def _take_cells(self, settled: "_Settled", mapped: Mapped, tick_ms: int) -> None:
+    def _take_cells(self, settled: Settled, mapped: Mapped, tick_ms: int) -> None:
         for candidate in settled.winners():
             slot, gathered = candidate.slot, mapped.of(candidate.slot.host)
             if slot.metric.type is MetricType.EVENT:
@@ -224,7 +195,7 @@ class Mapper:
             count_discarded(gathered)
         self._events.look_done()
 
-    def _is_repeated(self, candidate: _Candidate) -> bool:
+    def _is_repeated(self, candidate: Candidate) -> bool:
         """Tell whether a reading with a timestamp of its own was there already; a stale one stays visible as such."""
         if candidate.time_ms is None or candidate.quality is Quality.STALE:
             return False
@@ -235,7 +206,7 @@ class Mapper:
         self._last_times[key] = candidate.time_ms
         return before == candidate.time_ms
 
-    def _take_event(self, candidate: _Candidate, gathered: Gathered, tick_ms: int) -> None:
+    def _take_event(self, candidate: Candidate, gathered: Gathered, tick_ms: int) -> None:
         slot = candidate.slot
         time_ms = tick_ms if candidate.time_ms is None else candidate.time_ms
         if candidate.value is None and candidate.quality is not Quality.ABSENT_SOURCE_BLANK:
@@ -292,55 +263,6 @@ class Mapper:
             return info
         engines = {entity for entity, _ in self._attributes if entity.startswith(info.entity) and entity != info.entity}
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
-
-
-class _Settled:
-    """Decides between samples that mean one cell."""
-
-    def __init__(self) -> None:
-        self._by_cell: dict[tuple[str, str, str, int], _Candidate] = {}
-        self.discarded: Counter[str] = Counter()
-
-    def add(self, new: _Candidate) -> None:
-        slot = new.slot
-        key = (slot.metric.name, slot.entity, slot.part, slot.source.rank)
-        old = self._by_cell.setdefault(key, new)
-        if old is new:
-            return
-        winner, reason = _better(old, new)
-        self._by_cell[key] = winner
-        self.discarded[reason] += 1
-
-    def winners(self) -> list[_Candidate]:
-        """Return one candidate per cell; of one metric and entity only the best rank that has a value is kept."""
-        best: dict[tuple[str, str], int] = {}
-        for (metric, entity, _, rank), candidate in self._by_cell.items():
-            if candidate.quality.has_value:
-                best[metric, entity] = min(rank, best.get((metric, entity), rank))
-        kept: dict[tuple[str, str, str], _Candidate] = {}
-        parts: Counter[tuple[str, str]] = Counter()
-        for (metric, entity, part, rank), candidate in sorted(self._by_cell.items(), key=lambda item: item[0][3]):
-            if rank > best.get((metric, entity), rank) or (metric, entity, part) in kept:
-                self.discarded["duplicate"] += 1
-            elif parts[metric, entity] > candidate.slot.metric.parts_maximum:
-                self.discarded["parts_limit"] += 1
-            else:
-                kept[metric, entity, part] = candidate
-                parts[metric, entity] += 1
-        return list(kept.values())
-
-
-def _better(old: _Candidate, new: _Candidate) -> tuple[_Candidate, str]:
-    """Return which of two candidates of one cell counts, and why the other does not."""
-    if old.value == new.value and old.time_ms == new.time_ms:
-        return old, "duplicate"
-    if old.quality.has_value != new.quality.has_value:
-        return (old if old.quality.has_value else new), "duplicate"
-    if old.time_ms != new.time_ms:
-        return (old if (old.time_ms or 0) > (new.time_ms or 0) else new), "superseded"
-    if old.slot.source is not new.slot.source and old.value is not None and new.value is not None:
-        return (old if old.value >= new.value else new), "duplicate"
-    return old, "conflict"
 
 
 def _add_to_series(series: dict[tuple[str, str, str, str], tuple[str, Series]], slot: Slot, sample: Sample) -> None:

@@ -1,0 +1,174 @@
+"""Turn a request into an answer over one kept-alive connection, with a deadline and a limit on the answer's size.
+
+For one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip answers.
+"""
+
+import http.client
+import ssl
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from secondsight.clock import Clock
+from secondsight.errors import Permanent, Rejected, Retryable
+
+CHUNK_BYTES = 64 * 1024
+
+_STALE_CONNECTION = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A complete answer; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Connection:
+    """One connection to one server, opened when needed and again after any fault. `close()` may be called twice."""
+
+    def __init__(self, url: str, clock: Clock, *, ca_file: Path | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Rejected("bad_url", f"{url!r} is no http or https address")
+        self._host, self._port, self._clock = parts.hostname, parts.port, clock
+        self._tls = _tls_context(ca_file) if parts.scheme == "https" else None
+        self._connection: http.client.HTTPConnection | None = None
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        limit_bytes: int,
+        body: bytes = b"",
+    ) -> Answer:
+        """Send one request and read the whole answer.
+
+        Args:
+            method: GET or POST.
+            target: Path with query.
+            headers: Sent as they are.
+            timeout_seconds: For all of it together.
+            limit_bytes: Most bytes of the answer, unpacked.
+            body: Sent where not empty.
+
+        Raises:
+            Retryable: The server is away, too slow, or broke off.
+            Rejected: `body_too_large`, `bad_encoding`.
+        """
+        deadline = self._clock.monotonic_seconds() + timeout_seconds
+        try:
+            return self._exchange(method, target, headers, body, (deadline, limit_bytes))
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise Retryable(f"{method} {self._host}:{self._port}: {_describe(error)}") from error
+        except Permanent:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, bounds: tuple[float, int]
+    ) -> Answer:
+        fresh = self._connection is None
+        try:
+            return self._once(method, target, headers, body, bounds)
+        except _STALE_CONNECTION:
+            self.close()
+            if fresh:
+                raise
+        return self._once(method, target, headers, body, bounds)
+
+    def _once(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, bounds: tuple[float, int]
+    ) -> Answer:
+        deadline, limit_bytes = bounds
+        connection = self._open(self._left(deadline))
+        connection.request(method, target, body=body or None, headers=dict(headers))
+        response = connection.getresponse()
+        raw = self._read(connection, response, deadline, limit_bytes)
+        found = {name.lower(): value for name, value in response.getheaders()}
+        if response.will_close:
+            self.close()
+        return Answer(response.status, found, _unpacked(raw, found.get("content-encoding", ""), limit_bytes))
+
+    def _open(self, timeout_seconds: float) -> http.client.HTTPConnection:
+        if self._connection is None:
+            if self._tls is None:
+                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_seconds)
+            else:
+                self._connection = http.client.HTTPSConnection(
+                    self._host, self._port, timeout=timeout_seconds, context=self._tls
+                )
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout_seconds)
+        return self._connection
+
+    def _read(
+        self,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+        deadline: float,
+        limit_bytes: int,
+    ) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        while piece := response.read1(CHUNK_BYTES):
+            size += len(piece)
+            if size > limit_bytes:
+                raise Rejected("body_too_large", f"the answer of {self._host} is over {limit_bytes} bytes")
+            pieces.append(piece)
+            if connection.sock is not None:
+                connection.sock.settimeout(self._left(deadline))
+        if response.length:
+            raise http.client.IncompleteRead(b"".join(pieces), response.length)
+        return b"".join(pieces)
+
+    def _left(self, deadline: float) -> float:
+        left = deadline - self._clock.monotonic_seconds()
+        if left <= 0:
+            raise TimeoutError("deadline passed")
+        return left
+
+
+def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
+
+
+def _describe(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _unpacked(raw: bytes, encoding: str, limit_bytes: int) -> bytes:
+    """Return a body without its content encoding; all members of a gzip stream belong to it."""
+    if encoding in ("", "identity"):
+        return raw
+    if encoding not in ("gzip", "x-gzip"):
+        raise Rejected("bad_encoding", f"the answer's encoding {encoding!r} was not asked for")
+    pieces: list[bytes] = []
+    size = 0
+    while raw:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            pieces.append(member.decompress(raw, limit_bytes - size + 1))
+        except zlib.error as error:
+            raise Rejected("bad_encoding", f"the answer is not gzip: {error}") from None
+        size += len(pieces[-1])
+        if size > limit_bytes:
+            raise Rejected("body_too_large", f"the answer is over {limit_bytes} bytes when unpacked")
+        if not member.eof:
+            raise Rejected("bad_encoding", "the gzip answer is cut short")
+        raw = member.unused_data
+    return b"".join(pieces)

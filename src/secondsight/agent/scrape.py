@@ -1,0 +1,188 @@
+"""Turn what an exporter or an inference engine serves over HTTP into ticks.
+
+A target that is down, too slow, too large or without a single sample that we know has failed this tick: the reader
+raises, and other readers are not affected. Of an inference engine that is down the tick still says so
+(`inference_engine_up` 0). Samples whose own timestamp is older than three periods are stale.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
+from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.counts import Counts
+from secondsight.agent.exposition import Exposition, Labels, parse, syntax_of
+from secondsight.agent.identity import Origin
+from secondsight.agent.mapping import Mapped, Mapper
+from secondsight.catalog.load import Catalog
+from secondsight.clock import Clock
+from secondsight.contracts import Tick
+from secondsight.errors import Rejected, Retryable, SecondsightError
+from secondsight.model import EntityKind, Quality
+from secondsight.wire.content import Content
+
+logger = logging.getLogger(__name__)
+
+ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.9,*/*;q=0.1"
+STALE_PERIODS = 3
+UNKNOWN_NAMES_LOGGED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One address to scrape.
+
+    Attributes:
+        name: Suffix of the collector id; letters, digits, `-`, `_`, `.`.
+        url: Full address of the exposition.
+        inference: True for an engine whose silence is itself a reading.
+        model: AI model that the engine serves, where its samples do not say.
+        remote: True if it speaks of other hosts than this one, by label.
+        host_id: Host that it speaks of where no label says; "" for this host.
+        gpus: Index -> UUID, for exporters that print no UUID.
+        token_file: File that holds a bearer token; read anew for every request.
+        timeout_seconds: For one scrape; 0 for 0.7 of the interval.
+    """
+
+    name: str
+    url: str
+    interval_ms: int = 1000
+    inference: bool = False
+    model: str = ""
+    remote: bool = False
+    host_id: str = ""
+    gpus: Mapping[str, str] = field(default_factory=dict)
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    timeout_seconds: float = 0.0
+    body_limit_bytes: int = 16 << 20
+    sample_limit: int = 50_000
+
+
+class ScrapeReader:
+    """Reads one target; see `contracts.Reader`."""
+
+    def __init__(
+        self, target: Target, catalog: Catalog, clock: Clock, counts: Counts, *, host_id: str, rack: str = ""
+    ) -> None:
+        parts = urlsplit(target.url)
+        self.name = target.name
+        self.interval_ms = target.interval_ms
+        self._target = target
+        self._catalog = catalog
+        self._clock = clock
+        self._counts = counts
+        self._rack = rack
+        self._origin = Origin(
+            host_id=target.host_id or host_id,
+            target=target.name,
+            port=parts.port or (443 if parts.scheme == "https" else 80),
+            remote=target.remote,
+            gpus=target.gpus,
+            model=target.model,
+        )
+        self._request_target = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
+        self._connection = Connection(target.url, clock, ca_file=target.ca_file)
+        self._mapper = Mapper(catalog, self._origin)
+        self._label_cache: dict[str, Labels] = {}
+        self._builders: dict[str, ContentBuilder] = {}
+        self._engines: dict[str, int] = {}
+        self._unknown_logged: set[str] = set()
+
+    def read(self, tick_ms: int) -> Tick:
+        """Scrape once.
+
+        Raises:
+            Retryable: The target is away, answers an error, or has nothing that we know.
+            Rejected: `body_too_large`, `too_many_samples`, `bad_encoding`.
+        """
+        try:
+            mapped = self._scrape(tick_ms)
+        except SecondsightError:
+            if not self._target.inference:
+                raise
+            logger.debug("engine is down", extra={"target": self.name}, exc_info=True)
+            self._counts.add("scrape_failed")
+            mapped = Mapped()
+        if self._target.inference:
+            self._say_up(mapped)
+        return Tick(self._contents(mapped, tick_ms), collector=self.name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _scrape(self, tick_ms: int) -> Mapped:
+        exposition = self._parse(self._fetch())
+        stale_before_ms = tick_ms - STALE_PERIODS * self.interval_ms
+        mapped = self._mapper.map(exposition, tick_ms, stale_before_ms)
+        self._note_unknown(mapped.unknown)
+        if not mapped.samples:
+            raise Retryable(f"{self.name} answered without a sample that the catalogue knows")
+        return mapped
+
+    def _fetch(self) -> Answer:
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", "User-Agent": "secondsight-agent"}
+        if self._target.token_file is not None:
+            headers["Authorization"] = f"Bearer {self._target.token_file.read_text().strip()}"
+        answer = self._connection.request(
+            "GET",
+            self._request_target,
+            headers,
+            timeout_seconds=self._target.timeout_seconds or 0.7 * self.interval_ms / 1000,
+            limit_bytes=self._target.body_limit_bytes,
+        )
+        if answer.status != 200:
+            raise Retryable(f"{self.name} answered {answer.status}")
+        return answer
+
+    def _parse(self, answer: Answer) -> Exposition:
+        text = answer.body.decode(errors="surrogateescape")
+        exposition = parse(text, syntax_of(answer.headers.get("content-type", ""), text), self._label_cache)
+        if len(exposition.samples) > self._target.sample_limit:
+            counted = f"{len(exposition.samples)} samples, {len(answer.body)} bytes"
+            raise Rejected("too_many_samples", f"{self.name}: {counted}", "raise sample_limit, or cut the exporter")
+        return exposition
+
+    def _note_unknown(self, unknown: Counter[str]) -> None:
+        """Log a name that the catalogue does not have once; the counts have every one."""
+        for name in unknown.keys() - self._unknown_logged:
+            if len(self._unknown_logged) < UNKNOWN_NAMES_LOGGED:
+                self._unknown_logged.add(name)
+                logger.info("metric is not in the catalogue", extra={"target": self.name, "metric": name})
+
+    def _say_up(self, mapped: Mapped) -> None:
+        """Add `inference_engine_up` of every engine that the target is known to have."""
+        gathered = mapped.of(self._origin.host_id)
+        seen = {cell.entity for cell in gathered.cells if cell.metric.kind is EntityKind.INFERENCE}
+        self._engines = {
+            engine: unseen
+            for engine in self._engines.keys() | seen
+            if (unseen := self._unseen(engine, seen)) < FORGET_TICKS
+        }
+        metric = self._catalog.get("inference_engine_up")
+        engines = self._engines or [f"{self._origin.host_id}:{self._origin.port}/{self._target.model}"]
+        for engine in sorted(engines):
+            gathered.cells.append(Cell(metric, engine, "", int(engine in seen), Quality.OK))
+
+    def _unseen(self, engine: str, seen: set[str]) -> int:
+        """Return for how many ticks other engines were there and this one was not: a model that was unloaded."""
+        before = self._engines.get(engine, 0)
+        return 0 if engine in seen else before + bool(seen)
+
+    def _contents(self, mapped: Mapped, tick_ms: int) -> tuple[Content, ...]:
+        delta_ms = self._clock.now_ms() - tick_ms
+        contents: list[Content] = []
+        for host, gathered in mapped.hosts.items():
+            self._count(gathered)
+            builder = self._builders.setdefault(host, ContentBuilder(host, self._rack))
+            contents += builder.build(gathered, delta_ms)
+        return tuple(contents)
+
+    def _count(self, gathered: Gathered) -> None:
+        for reason, values in gathered.discarded.items():
+            self._counts.add(f"discarded:{reason}", values)

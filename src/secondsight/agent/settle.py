@@ -1,0 +1,96 @@
+"""Decide between samples of one scrape that mean one cell: copies for each pod, an old and a new name of one figure.
+
+The name of the better rank counts, then the newest own timestamp, then the first in the text; what does not count is
+counted by reason.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from secondsight.agent.cells import Attributes
+from secondsight.agent.identity import Workload
+from secondsight.catalog.metric import Metric, Source
+from secondsight.model import Quality
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where samples of one series go, for one of the metrics that they feed.
+
+    Attributes:
+        suffix: What the series is to a histogram (`_bucket`, `_sum`, `_count`, `_created`), "" for all else.
+        bound: Upper bound of a bucket.
+        quality: Set if a value can never be one here, whatever it is.
+    """
+
+    metric: Metric
+    source: Source
+    host: str
+    entity: str
+    part: str
+    attributes: Attributes
+    workload: Workload
+    suffix: str = ""
+    bound: float = math.nan
+    quality: Quality | None = None
+
+
+@dataclass(slots=True)
+class Candidate:
+    """One sample with its place; `value` is stored, `time_ms` the sample's own timestamp."""
+
+    slot: Slot
+    value: float | None
+    quality: Quality
+    time_ms: int | None
+
+
+class Settled:
+    """Takes the candidates of one scrape and gives one per cell."""
+
+    def __init__(self) -> None:
+        self._by_cell: dict[tuple[str, str, str, int], Candidate] = {}
+        self.discarded: Counter[str] = Counter()
+
+    def add(self, new: Candidate) -> None:
+        """Take one more candidate."""
+        slot = new.slot
+        key = (slot.metric.name, slot.entity, slot.part, slot.source.rank)
+        old = self._by_cell.setdefault(key, new)
+        if old is new:
+            return
+        winner, reason = _better(old, new)
+        self._by_cell[key] = winner
+        self.discarded[reason] += 1
+
+    def winners(self) -> list[Candidate]:
+        """Return one candidate per cell; of one metric and entity only the best rank that has a value is kept."""
+        best: dict[tuple[str, str], int] = {}
+        for (metric, entity, _, rank), candidate in self._by_cell.items():
+            if candidate.quality.has_value:
+                best[metric, entity] = min(rank, best.get((metric, entity), rank))
+        kept: dict[tuple[str, str, str], Candidate] = {}
+        parts: Counter[tuple[str, str]] = Counter()
+        for (metric, entity, part, rank), candidate in sorted(self._by_cell.items(), key=lambda item: item[0][3]):
+            if rank > best.get((metric, entity), rank) or (metric, entity, part) in kept:
+                self.discarded["duplicate"] += 1
+            elif parts[metric, entity] > candidate.slot.metric.parts_maximum:
+                self.discarded["parts_limit"] += 1
+            else:
+                kept[metric, entity, part] = candidate
+                parts[metric, entity] += 1
+        return list(kept.values())
+
+
+def _better(old: Candidate, new: Candidate) -> tuple[Candidate, str]:
+    """Return which of two candidates of one cell counts, and why the other does not."""
+    if old.value == new.value and old.time_ms == new.time_ms:
+        return old, "duplicate"
+    if old.quality.has_value != new.quality.has_value:
+        return (old if old.quality.has_value else new), "duplicate"
+    if old.time_ms != new.time_ms:
+        return (old if (old.time_ms or 0) > (new.time_ms or 0) else new), "superseded"
+    if old.slot.source is not new.slot.source and old.value is not None and new.value is not None:
+        return (old if old.value >= new.value else new), "duplicate"
+    return old, "conflict"
