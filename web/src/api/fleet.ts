@@ -1,0 +1,146 @@
+/** Ask for the fleet, its GPUs and the catalogue. */
+
+import { queryOptions } from "@tanstack/react-query";
+import { request } from "./client";
+import { type Meta, toInstant, toMeta } from "./meta";
+import type { WireCatalog, WireFleet, WireGpu, WireGpuPage, WireMetric } from "./wire";
+
+export type Status = "reporting" | "silent" | "lost" | "unknown";
+
+export interface Gpu {
+  id: string;
+  host: string;
+  cluster: string;
+  rack: string;
+  /** Index on the host; null where it is not known. */
+  index: number | null;
+  product: string;
+  job: string;
+  team: string;
+  model: string;
+  status: Status;
+  lastSeen: number | null;
+  values: Record<string, number | null>;
+}
+
+export interface GpuList {
+  gpus: Gpu[];
+  meta: Meta;
+}
+
+export interface Fleet {
+  counts: Record<Status, number>;
+  total: number;
+  hosts: number;
+  clusters: number;
+  powerWatts: number | null;
+  utilizationRatio: number | null;
+  hottest: WireFleet["hottest"];
+  meta: Meta;
+}
+
+export type Catalog = ReadonlyMap<string, WireMetric>;
+
+/** Metrics that the list of GPUs shows. */
+export const LIST_METRICS = [
+  "gpu_utilization_ratio",
+  "gpu_power_watts",
+  "gpu_temperature_celsius",
+  "gpu_memory_used_bytes",
+] as const;
+
+const PAGE = 1000;
+const FLEET_EVERY_MS = 2000;
+const LIST_EVERY_MS = 5000;
+const LARGE_LIST_EVERY_MS = 15_000;
+const STATUSES: readonly string[] = ["reporting", "silent", "lost", "unknown"];
+
+function toStatus(text: string | undefined): Status {
+  return text !== undefined && STATUSES.includes(text) ? (text as Status) : "unknown";
+}
+
+function toGpu(wire: WireGpu): Gpu {
+  return {
+    id: wire.gpuId,
+    host: wire.hostId,
+    cluster: wire.clusterId,
+    rack: wire.rack ?? "",
+    index: wire.index ?? null,
+    product: wire.gpuModel ?? "",
+    job: wire.jobId ?? "",
+    team: wire.ownerTeam ?? "",
+    model: wire.modelId ?? "",
+    status: toStatus(wire.status),
+    lastSeen: toInstant(wire.lastSeen),
+    values: wire.values ?? {},
+  };
+}
+
+async function fetchFleet(signal: AbortSignal): Promise<Fleet> {
+  const wire = await request<WireFleet>("/v1/fleet", { signal });
+  const { total, reporting, silent, lost, unknown = 0 } = wire.gpus;
+  return {
+    counts: { reporting, silent, lost, unknown },
+    total,
+    hosts: wire.hosts,
+    clusters: wire.clusters,
+    powerWatts: wire.powerWatts ?? null,
+    utilizationRatio: wire.utilizationRatio ?? null,
+    hottest: wire.hottest ?? null,
+    meta: toMeta(wire),
+  };
+}
+
+async function fetchGpus(signal: AbortSignal): Promise<GpuList> {
+  const gpus: Gpu[] = [];
+  let cursor: string | undefined;
+  let page: WireGpuPage;
+  do {
+    page = await request<WireGpuPage>("/v1/gpus", { params: { limit: PAGE, cursor }, signal });
+    gpus.push(...page.gpus.map(toGpu));
+    cursor = page.nextCursor ?? undefined;
+  } while (cursor !== undefined);
+  return { gpus, meta: toMeta(page) };
+}
+
+async function fetchGpu(id: string, signal: AbortSignal): Promise<Gpu> {
+  return toGpu(await request<WireGpu>(`/v1/gpus/${encodeURIComponent(id)}`, { signal }));
+}
+
+async function fetchCatalog(signal: AbortSignal): Promise<Catalog> {
+  const wire = await request<WireCatalog>("/v1/catalog", { signal });
+  return new Map(wire.metrics.map((metric) => [metric.name, metric]));
+}
+
+/** Unit of a metric; empty while the catalogue is not there. */
+export function unitOf(catalog: Catalog | undefined, metric: string): string {
+  return catalog?.get(metric)?.unit ?? "";
+}
+
+export const fleetQuery = queryOptions({
+  queryKey: ["fleet"],
+  queryFn: ({ signal }) => fetchFleet(signal),
+  refetchInterval: FLEET_EVERY_MS,
+});
+
+export const gpusQuery = queryOptions({
+  queryKey: ["gpus"],
+  queryFn: ({ signal }) => fetchGpus(signal),
+  structuralSharing: false,
+  refetchInterval: (query) =>
+    (query.state.data?.gpus.length ?? 0) > 2 * PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
+});
+
+export const catalogQuery = queryOptions({
+  queryKey: ["catalog"],
+  queryFn: ({ signal }) => fetchCatalog(signal),
+  staleTime: 600_000,
+});
+
+export function gpuQuery(id: string) {
+  return queryOptions({
+    queryKey: ["gpu", id],
+    queryFn: ({ signal }) => fetchGpu(id, signal),
+    refetchInterval: LIST_EVERY_MS,
+  });
+}

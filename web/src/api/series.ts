@@ -1,0 +1,177 @@
+/** Ask for series as columns, and follow their newest end. */
+
+import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { type Columns, EMPTY, mergeTail } from "../model/columns";
+import type { Window } from "../model/window";
+import { request } from "./client";
+import { type Meta, platformOffset, toInstant, toMeta } from "./meta";
+import type { WireColumns, WireSeries } from "./wire";
+
+export interface Answer {
+  columns: Columns;
+  meta: Meta;
+  /** Window of the answer, half open. */
+  from: number;
+  to: number;
+}
+
+const OVERLAP_MAXIMUM_MS = 60_000;
+const POLL_MINIMUM_MS = 1000;
+const POLL_MAXIMUM_MS = 15_000;
+const RETRY_MS = 5000;
+
+function instants(ts: WireColumns["ts"]): number[] {
+  return (ts ?? []).map((time) => toInstant(time) ?? 0);
+}
+
+function columnOf(series: WireSeries, answer: WireColumns): Columns {
+  const name = series.metric ?? answer.metric ?? "value";
+  return {
+    ts: series.ts === undefined ? instants(answer.ts) : instants(series.ts),
+    values: { [name]: series.values },
+  };
+}
+
+/** Put columns with different timelines onto the union of them. */
+export function align(parts: readonly Columns[]): Columns {
+  const [first, ...others] = parts;
+  if (first === undefined) return EMPTY;
+  if (others.every((part) => sameTimeline(part.ts, first.ts))) {
+    return { ts: first.ts, values: Object.assign({}, ...parts.map((part) => part.values)) };
+  }
+  const ts = [...new Set(parts.flatMap((part) => part.ts))].sort((a, b) => a - b);
+  const values: Columns["values"] = {};
+  for (const part of parts) {
+    const at = new Map(part.ts.map((instant, index) => [instant, index]));
+    for (const [name, cells] of Object.entries(part.values)) {
+      values[name] = ts.map((instant) => cells[at.get(instant) ?? -1] ?? null);
+    }
+  }
+  return { ts, values };
+}
+
+function sameTimeline(a: readonly number[], b: readonly number[]): boolean {
+  return a === b || (a.length === b.length && a.every((instant, index) => instant === b[index]));
+}
+
+/** Columns of an answer; each series is named by its metric. */
+export function toColumns(answer: WireColumns): Columns {
+  const shared = instants(answer.ts);
+  return align(
+    answer.series.map((series) => {
+      const column = columnOf(series, answer);
+      return series.ts === undefined ? { ...column, ts: shared } : column;
+    }),
+  );
+}
+
+/** From where on the next answer may differ from what is known. */
+export function tailStart(known: Answer): number {
+  const newest = known.columns.ts.at(-1) ?? known.from;
+  const settled = Math.min(known.meta.completeThrough ?? newest, newest);
+  return Math.max(settled, newest - OVERLAP_MAXIMUM_MS, known.from);
+}
+
+/** How long to wait until an answer can have changed. */
+export function pollEvery(resolutionMs: number | null, failed: boolean): number {
+  if (failed) return RETRY_MS;
+  return Math.min(Math.max(resolutionMs ?? POLL_MINIMUM_MS, POLL_MINIMUM_MS), POLL_MAXIMUM_MS);
+}
+
+export interface TelemetryRequest {
+  gpuId: string;
+  metrics: readonly string[];
+  window: Window;
+  resolution: string;
+}
+
+async function fetchTelemetry(asked: TelemetryRequest, from: number, to: number, signal: AbortSignal) {
+  const wire = await request<WireColumns>(`/v1/gpus/${encodeURIComponent(asked.gpuId)}/telemetry`, {
+    params: {
+      metrics: asked.metrics.join(","),
+      from,
+      to,
+      resolution: asked.resolution,
+      format: "columns",
+    },
+    signal,
+  });
+  return { columns: toColumns(wire), meta: toMeta(wire), from, to };
+}
+
+/** Newest answer of a sliding window: all of it at first, then only its tail. */
+async function followTelemetry(
+  asked: TelemetryRequest,
+  lengthMs: number,
+  known: Answer | undefined,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const now = Date.now() + (known === undefined ? 0 : serverOffset(known));
+  const to = Math.ceil(now / 1000) * 1000 + 1000;
+  const from = to - lengthMs;
+  if (known === undefined || known.columns.ts.length === 0 || known.to < from) {
+    return fetchTelemetry(asked, from, to, signal);
+  }
+  const start = tailStart(known);
+  const tail = await fetchTelemetry(asked, start, to, signal);
+  return { ...tail, columns: mergeTail(known.columns, tail.columns, start, from), from };
+}
+
+function serverOffset(answer: Answer): number {
+  return platformOffset(answer.meta, answer.columns.ts.at(-1));
+}
+
+export function telemetryQuery(asked: TelemetryRequest, client: QueryClient) {
+  const { gpuId, metrics, window, resolution } = asked;
+  const queryKey = ["telemetry", gpuId, metrics, window, resolution] as const;
+  return queryOptions<Answer, Error, Answer, typeof queryKey>({
+    queryKey,
+    queryFn: ({ signal }) =>
+      window.live
+        ? followTelemetry(asked, window.lengthMs, client.getQueryData<Answer>(queryKey), signal)
+        : fetchTelemetry(asked, window.from, window.to, signal),
+    placeholderData: (previous, query) => (query?.queryKey[1] === gpuId ? previous : undefined),
+    structuralSharing: false,
+    staleTime: window.live ? 0 : Number.POSITIVE_INFINITY,
+    gcTime: 60_000,
+  });
+}
+
+export type Band = "avg" | "min" | "max" | "p95";
+
+export interface FleetSeriesRequest {
+  metrics: readonly string[];
+  aggregate: Band;
+  window: Window;
+}
+
+async function fetchFleetSeries(asked: FleetSeriesRequest, signal: AbortSignal): Promise<Answer> {
+  const to = asked.window.live ? Date.now() : asked.window.to;
+  const from = asked.window.live ? to - asked.window.lengthMs : asked.window.from;
+  const wire = await request<WireColumns>("/v1/metrics/query", {
+    params: {
+      metrics: asked.metrics.join(","),
+      from,
+      to,
+      resolution: "auto",
+      aggregate: asked.aggregate,
+      groupBy: "total",
+      format: "columns",
+    },
+    signal,
+  });
+  return { columns: toColumns(wire), meta: toMeta(wire), from, to };
+}
+
+/** One aggregate of several metrics over the whole fleet. */
+export function fleetSeriesQuery(asked: FleetSeriesRequest) {
+  return queryOptions({
+    queryKey: ["fleet-series", asked.metrics, asked.aggregate, asked.window] as const,
+    queryFn: ({ signal }) => fetchFleetSeries(asked, signal),
+    placeholderData: keepPreviousData,
+    structuralSharing: false,
+    refetchInterval: asked.window.live ? POLL_MAXIMUM_MS : false,
+    staleTime: asked.window.live ? 0 : Number.POSITIVE_INFINITY,
+    gcTime: 60_000,
+  });
+}

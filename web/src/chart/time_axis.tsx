@@ -1,0 +1,54 @@
+/** Label the one time axis that all plots above it share, with the instant under the pointer on it. */
+
+import { useEffect, useRef, useState } from "react";
+import { type Span, timeTicks } from "./axis";
+import { type Cursor, useCursor } from "./cursor";
+import { GUTTER_PX } from "./options";
+
+export interface TimeAxisProps {
+  x: Span;
+  cursor: Cursor;
+  tick: (ms: number, stepMs: number) => string;
+  clock: (ms: number) => string;
+}
+
+function useWidth() {
+  const host = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const element = host.current;
+    if (element === null) return;
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return { host, width };
+}
+
+function Pointed({ x, cursor, clock, place }: TimeAxisProps & { place: (ms: number) => number }) {
+  const at = useCursor(cursor);
+  if (at === null || at < x[0] || at > x[1]) return null;
+  return (
+    <span className="time-axis-cursor" style={{ left: place(at) }}>
+      {clock(at)}
+    </span>
+  );
+}
+
+export function TimeAxis(props: TimeAxisProps) {
+  const { host, width } = useWidth();
+  const inner = Math.max(width - GUTTER_PX.left - GUTTER_PX.right, 1);
+  const place = (ms: number) => GUTTER_PX.left + ((ms - props.x[0]) / (props.x[1] - props.x[0])) * inner;
+  const { stepMs, at } = timeTicks(props.x, inner);
+  const fits = (ms: number) => place(ms) > GUTTER_PX.left + 12 && place(ms) < width - 24;
+  return (
+    <div ref={host} className="time-axis" aria-hidden="true">
+      {at.filter(fits).map((ms) => (
+        <span key={ms} style={{ left: place(ms) }}>
+          {props.tick(ms, stepMs)}
+        </span>
+      ))}
+      <Pointed {...props} place={place} />
+    </div>
+  );
+}

@@ -1,0 +1,76 @@
+/** The same window as rows, newest first. */
+
+import { useLayoutEffect, useMemo, useRef, useState } from "react";
+import { type Catalog, unitOf } from "../../api/fleet";
+import { formatClock } from "../../ui/times";
+import { formatValue } from "../../ui/units";
+import { type RowSpan, rowsInSight } from "../../ui/window_rows";
+import { THEMES, type ThemeLine } from "./themes";
+import { reportedLines, type View } from "./view";
+
+const ROW_PX = 24;
+
+function shortTitle(theme: string, line: ThemeLine): string {
+  return line.label === "Sent" || line.label === "Received"
+    ? `${theme} ${line.label.toLowerCase()}`
+    : line.label;
+}
+
+function tableLines(view: View) {
+  return THEMES.flatMap((theme) =>
+    reportedLines(theme, view.columns).map((line) => ({ ...line, title: shortTitle(theme.title, line) })),
+  );
+}
+
+export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | undefined }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [span, setSpan] = useState<RowSpan>({ first: 0, last: 40 });
+  const lines = useMemo(() => tableLines(view), [view]);
+  const count = view.columns.ts.length;
+  const measure = () => {
+    const element = box.current;
+    if (element === null) return;
+    const next = rowsInSight(element.scrollTop, element.clientHeight, ROW_PX, count);
+    setSpan((known) => (known.first === next.first && known.last === next.last ? known : next));
+  };
+  useLayoutEffect(measure);
+  const rows = Array.from(
+    { length: Math.max(0, span.last - span.first) },
+    (_, at) => count - 1 - span.first - at,
+  );
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls has to be reachable by keys
+    <section ref={box} className="sample-table" onScroll={measure} tabIndex={0} aria-label="Samples">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">time, UTC</th>
+            {lines.map((line) => (
+              <th key={line.metric} scope="col">
+                {line.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          <tr aria-hidden="true" style={{ height: span.first * ROW_PX }} />
+          {rows.map((row) => (
+            <tr key={view.columns.ts[row]}>
+              <th scope="row">{formatClock(view.columns.ts[row] ?? 0)}</th>
+              {lines.map((line) => (
+                <td key={line.metric}>
+                  {formatValue(
+                    view.columns.values[line.metric]?.[row],
+                    line.metric,
+                    unitOf(catalog, line.metric),
+                  )}
+                </td>
+              ))}
+            </tr>
+          ))}
+          <tr aria-hidden="true" style={{ height: Math.max(0, count - span.last) * ROW_PX }} />
+        </tbody>
+      </table>
+    </section>
+  );
+}

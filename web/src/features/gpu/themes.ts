@@ -1,0 +1,110 @@
+/** Which metrics of a GPU belong on one chart, and how it is bounded. A new panel is one entry here. */
+
+import type { YRange } from "../../chart/axis";
+import type { Stroke } from "../../chart/options";
+
+export interface ThemeLine {
+  metric: string;
+  label: string;
+  stroke: Stroke;
+}
+
+export interface Theme {
+  title: string;
+  heightPx: number;
+  y: YRange;
+  lines: readonly ThemeLine[];
+  area?: boolean;
+  /** Metric whose newest value is the top of the axis. */
+  ceiling?: string;
+  /** Metric whose newest value is drawn as a limit, and what it is called. */
+  limit?: { metric: string; label: string };
+  /** Smallest move worth a word in the sentence above, in the metric's unit. */
+  noise: number;
+}
+
+const GIGA = 1e9;
+
+export const THEMES: readonly Theme[] = [
+  {
+    title: "Activity",
+    heightPx: 96,
+    y: { kind: "share" },
+    lines: [
+      { metric: "gpu_utilization_ratio", label: "Utilisation", stroke: "s1" },
+      { metric: "gpu_sm_active_ratio", label: "SM active", stroke: "s4" },
+      { metric: "gpu_tensor_active_ratio", label: "Tensor active", stroke: "s2" },
+      { metric: "gpu_dram_active_ratio", label: "DRAM active", stroke: "s3" },
+    ],
+    noise: 0.1,
+  },
+  {
+    title: "Memory",
+    heightPx: 48,
+    y: { kind: "zero", atLeast: GIGA },
+    lines: [{ metric: "gpu_memory_used_bytes", label: "Used", stroke: "s1" }],
+    area: true,
+    ceiling: "gpu_memory_total_bytes",
+    noise: GIGA,
+  },
+  {
+    title: "Power",
+    heightPx: 64,
+    y: { kind: "zero", atLeast: 100 },
+    lines: [{ metric: "gpu_power_watts", label: "Power", stroke: "s2" }],
+    limit: { metric: "gpu_power_limit_watts", label: "limit" },
+    noise: 40,
+  },
+  {
+    title: "Clocks",
+    heightPx: 56,
+    y: { kind: "tight", step: 0.4 * GIGA },
+    lines: [
+      { metric: "gpu_sm_clock_hertz", label: "SM clock", stroke: "s1" },
+      { metric: "gpu_memory_clock_hertz", label: "Memory clock", stroke: "s3" },
+    ],
+    noise: 0.1 * GIGA,
+  },
+  {
+    title: "Thermals",
+    heightPx: 72,
+    y: { kind: "tight", step: 10 },
+    lines: [
+      { metric: "gpu_temperature_celsius", label: "GPU", stroke: "s2" },
+      { metric: "gpu_memory_temperature_celsius", label: "HBM", stroke: "s3" },
+    ],
+    limit: { metric: "gpu_slowdown_temperature_celsius", label: "slowdown" },
+    noise: 4,
+  },
+  {
+    title: "NVLink",
+    heightPx: 56,
+    y: { kind: "zero", atLeast: GIGA },
+    lines: [
+      { metric: "gpu_nvlink_transmit_bytes_per_second", label: "Sent", stroke: "s1" },
+      { metric: "gpu_nvlink_receive_bytes_per_second", label: "Received", stroke: "s3" },
+    ],
+    noise: 20 * GIGA,
+  },
+  {
+    title: "PCIe",
+    heightPx: 56,
+    y: { kind: "zero", atLeast: GIGA },
+    lines: [
+      { metric: "gpu_pcie_transmit_bytes_per_second", label: "Sent", stroke: "s1" },
+      { metric: "gpu_pcie_receive_bytes_per_second", label: "Received", stroke: "s3" },
+    ],
+    noise: 5 * GIGA,
+  },
+];
+
+/** Every metric that the charts read, once each. */
+export const METRICS: readonly string[] = [
+  ...new Set(
+    THEMES.flatMap((theme) => [
+      ...theme.lines.map((line) => line.metric),
+      ...(theme.ceiling === undefined ? [] : [theme.ceiling]),
+      ...(theme.limit === undefined ? [] : [theme.limit.metric]),
+    ]),
+  ),
+];

@@ -1,0 +1,118 @@
+/** The states of a panel: loading, empty, stale, partial, error, disconnected. */
+
+import { type ReactNode, useEffect, useState } from "react";
+import { Icon, Shape } from "./icon";
+import { useNow } from "./now";
+import { formatDuration } from "./times";
+
+const OUTLINE_AFTER_MS = 150;
+const EXPLAIN_AFTER_MS = 2000;
+
+function useElapsed(): number {
+  const [elapsed, setElapsed] = useState(0);
+  useEffect(() => {
+    const timers = [OUTLINE_AFTER_MS, EXPLAIN_AFTER_MS].map((ms) => setTimeout(() => setElapsed(ms), ms));
+    return () => timers.forEach(clearTimeout);
+  }, []);
+  return elapsed;
+}
+
+/** The outline of what will be there; a fast answer shows nothing of it. */
+export function Skeleton({ height, waitsFor }: { height: number; waitsFor: string }) {
+  const elapsed = useElapsed();
+  return (
+    <div className="skeleton" style={{ height }} role="status" aria-label={`loading ${waitsFor}`}>
+      {elapsed >= OUTLINE_AFTER_MS && <span className="skeleton-band" />}
+      {elapsed >= EXPLAIN_AFTER_MS && <span className="skeleton-words">waiting for {waitsFor}</span>}
+    </div>
+  );
+}
+
+export function Empty({
+  title,
+  children,
+  command,
+}: {
+  title: string;
+  children: ReactNode;
+  command?: string;
+}) {
+  return (
+    <div className="state">
+      <h3>{title}</h3>
+      <p>{children}</p>
+      {command !== undefined && <code>{command}</code>}
+    </div>
+  );
+}
+
+export interface Failure {
+  message: string;
+  code: string;
+  hint: string;
+  isRetryable: boolean;
+}
+
+export function ErrorState({ failure, onRetry }: { failure: Failure; onRetry: () => void }) {
+  return (
+    <div className="state" role="alert">
+      <h3>
+        <Shape tone="bad" />
+        {failure.message}
+      </h3>
+      {failure.hint !== "" && <p>{failure.hint}</p>}
+      <code>{failure.code}</code>
+      {failure.isRetryable && (
+        <button type="button" className="control" onClick={onRetry}>
+          <Icon name="retry" size={14} />
+          Retry
+        </button>
+      )}
+    </div>
+  );
+}
+
+export function Badge({
+  tone,
+  title,
+  children,
+}: {
+  tone?: "warn" | "bad";
+  title?: string;
+  children: ReactNode;
+}) {
+  return (
+    <span className={tone === undefined ? "badge" : `badge ${tone}`} title={title}>
+      {children}
+    </span>
+  );
+}
+
+/** How old the newest sample is, said only where it is older than it should be. */
+export function StaleBadge({ ageMs, limitMs }: { ageMs: number | null; limitMs: number }) {
+  if (ageMs === null || ageMs <= limitMs) return null;
+  return (
+    <Badge tone="warn" title="The newest sample is older than it should be; the last data stays.">
+      <Icon name="clock" size={12} />
+      {formatDuration(ageMs)} old
+    </Badge>
+  );
+}
+
+/** Counts down to the next try; the picture stays as it was. */
+export function DisconnectedBadge({ nextTryAt, onTry }: { nextTryAt: number; onTry: () => void }) {
+  const now = useNow();
+  const seconds = Math.max(0, Math.ceil((nextTryAt - now) / 1000));
+  return (
+    <span className="disconnected" role="status">
+      <Badge tone="warn">
+        <Icon name="plug" size={12} />
+        {seconds > 0 ? `reconnects in ${seconds} s` : "reconnecting"}
+      </Badge>
+      <button type="button" className="control small" onClick={onTry}>
+        <Icon name="retry" size={12} />
+        Now
+      </button>
+    </span>
+  );
+}

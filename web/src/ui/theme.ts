@@ -1,0 +1,34 @@
+/** Follow the system's theme, or the one that was chosen. */
+
+import { useState } from "react";
+
+export type Theme = "system" | "light" | "dark";
+
+const KEY = "secondsight.theme";
+const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
+
+function isTheme(text: string | null): text is Theme {
+  return text === "light" || text === "dark" || text === "system";
+}
+
+function chosen(): Theme {
+  const text = localStorage.getItem(KEY);
+  return isTheme(text) ? text : "system";
+}
+
+/** Put the chosen theme on the document. */
+export function applyTheme(theme: Theme = chosen()): void {
+  if (theme === "system") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = theme;
+}
+
+export function useTheme(): { theme: Theme; toggle: () => void } {
+  const [theme, setTheme] = useState(chosen);
+  const toggle = () => {
+    const next = NEXT[theme];
+    localStorage.setItem(KEY, next);
+    applyTheme(next);
+    setTheme(next);
+  };
+  return { theme, toggle };
+}
