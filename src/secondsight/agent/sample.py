@@ -1,0 +1,196 @@
+"""Call every reader at its ticks and hand over what it took.
+
+Each reader has a thread of its own. One that does not come back within its deadline has missed the tick: it is counted,
+left alone, and not called again until it returns; what it then returns is thrown away. Others are not delayed. A fault
+of a reader costs its tick alone.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from secondsight.agent.counts import Counts
+from secondsight.agent.schedule import Schedule, phase_ms
+from secondsight.clock import Clock
+from secondsight.contracts import Reader, Tick
+from secondsight.errors import SecondsightError
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_SHARE = 0.8
+"""Share of its interval that a reader may take."""
+
+JOIN_SECONDS = 5.0
+
+Deliver = Callable[[Reader, int, Tick], None]
+"""Takes what a reader took at a tick (epoch ms). Called from the reader's thread; must not block for long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """How long one read took; kept for the agent's own metrics."""
+
+    source: str
+    seconds: float
+
+
+class Sampler:
+    """Runs readers until stopped. `start` once, `stop` once; `stop` may be called again."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        deliver: Deliver,
+        clock: Clock,
+        counts: Counts,
+        *,
+        host_id: str,
+        observe: Callable[[Duration], None] = lambda _duration: None,
+    ) -> None:
+        self._stopping = threading.Event()
+        self._lanes = [_Lane(reader, deliver, clock, counts, observe) for reader in readers]
+        self._schedules = [Schedule(r.interval_ms, phase_ms(host_id, r.interval_ms)) for r in readers]
+        self._clock = clock
+        self._counts = counts
+        self._thread = threading.Thread(target=self._run, name="sample", daemon=True)
+
+    def start(self) -> None:
+        """Start the threads."""
+        for lane in self._lanes:
+            lane.start()
+        self._thread.start()
+
+    def stop(self) -> list[str]:
+        """Stop calling readers, wait for those that are at it, close them; return the names of those still hanging."""
+        self._stopping.set()
+        self._thread.join()
+        for lane in self._lanes:
+            lane.ask_to_end()
+        return [lane.name for lane in self._lanes if not lane.end()]
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wait_seconds = self.look()
+            self._stopping.wait(wait_seconds)
+
+    def look(self) -> float:
+        """Give every reader the tick that is due, and return for how many seconds nothing more is."""
+        waits = [1.0]
+        now = self._clock.monotonic_seconds()
+        for lane, schedule in zip(self._lanes, self._schedules, strict=True):
+            due = schedule.look(self._clock.now_ms(), now)
+            lane.check_deadline(now)
+            if due.stepped:
+                self._counts.add("clock_stepped")
+            if due.skipped:
+                self._counts.add("ticks_missed", due.skipped)
+            if due.tick_ms is not None and not lane.offer(due.tick_ms, now):
+                self._counts.add("ticks_missed")
+            waits.append(due.wait_seconds)
+            waits.append(lane.seconds_to_deadline(now))
+        return max(min(waits), 0.0)
+
+
+class _Lane:
+    """One reader with its thread and the tick that it is at."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        deliver: Deliver,
+        clock: Clock,
+        counts: Counts,
+        observe: Callable[[Duration], None],
+    ) -> None:
+        self.name = reader.name
+        self._reader = reader
+        self._deliver = deliver
+        self._clock = clock
+        self._counts = counts
+        self._observe = observe
+        self._changed = threading.Condition()
+        self._tick_ms: int | None = None
+        self._deadline: float | None = None
+        self._given_up = False
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name=f"read-{reader.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, tick_ms: int, now: float) -> bool:
+        """Give the reader a tick to take; False if it is still at an earlier one."""
+        with self._changed:
+            if self._tick_ms is not None:
+                return False
+            self._tick_ms = tick_ms
+            self._deadline = now + DEADLINE_SHARE * self._reader.interval_ms / 1000
+            self._given_up = False
+            self._changed.notify()
+            return True
+
+    def check_deadline(self, now: float) -> None:
+        """Give up on a tick whose deadline has passed."""
+        with self._changed:
+            if self._deadline is None or self._given_up or now < self._deadline:
+                return
+            self._given_up = True
+        self._counts.add("ticks_missed")
+        self._counts.add(f"read_timed_out:{self.name}")
+        logger.warning("reader is too slow, tick given up", extra={"source": self.name})
+
+    def seconds_to_deadline(self, now: float) -> float:
+        """Return how long until a deadline must be looked at."""
+        with self._changed:
+            return 1.0 if self._deadline is None or self._given_up else max(self._deadline - now, 0.001)
+
+    def ask_to_end(self) -> None:
+        """Let the thread end after the read that it is at."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+
+    def end(self) -> bool:
+        """Wait for the thread and close the reader; False if it hangs, and is then left to itself."""
+        self._thread.join(JOIN_SECONDS)
+        if self._thread.is_alive():
+            return False
+        self._reader.close()
+        return True
+
+    def _run(self) -> None:
+        while (tick_ms := self._next()) is not None:
+            started = self._clock.monotonic_seconds()
+            tick = self._read(tick_ms)
+            self._observe(Duration(self.name, self._clock.monotonic_seconds() - started))
+            with self._changed:
+                given_up = self._given_up
+            if tick is not None and not given_up:
+                self._hand_over(tick_ms, tick)
+            with self._changed:
+                self._tick_ms = self._deadline = None
+
+    def _next(self) -> int | None:
+        with self._changed:
+            while self._tick_ms is None and not self._ending:
+                self._changed.wait()
+            return self._tick_ms
+
+    def _read(self, tick_ms: int) -> Tick | None:
+        try:
+            return self._reader.read(tick_ms)
+        except (SecondsightError, OSError) as error:
+            logger.debug("read failed", extra={"source": self.name, "error": str(error)})
+        except Exception:
+            logger.exception("reader is broken", extra={"source": self.name})
+        self._counts.add(f"read_failed:{self.name}")
+        self._counts.add("ticks_missed")
+        return None
+
+    def _hand_over(self, tick_ms: int, tick: Tick) -> None:
+        try:
+            self._deliver(self._reader, tick_ms, tick)
+        except Exception:
+            logger.exception("tick could not be kept", extra={"source": self.name})
+            self._counts.add("ticks_missed")
