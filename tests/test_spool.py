@@ -120,7 +120,7 @@ def test_a_full_disk_is_counted_and_acknowledging_frees_it(tmp_path, clock):
     with pytest.raises(Retryable):
         spool.append_many([bytes(1000)] * 20)
     assert [(drop.reason, drop.records, drop.first_sequence) for drop in spool.drops()] == [
-        (DropReason.DISK_FULL, 1, -1)
+        (DropReason.DISK_FULL, 20, -1)
     ]
     assert len(payloads(spool)) == 40
     before = spool.size_bytes
