@@ -98,7 +98,8 @@ def _read_inline(post: Post, lacking: set[bytes]) -> tuple[dict[bytes, bytes], d
         if not head.inline or not wanted:
             continue
         try:
-            blobs.update(inline_definitions(post.body, head))
+            found = inline_definitions(post.body, head)
+            blobs.update((name, found[name]) for name in wanted)
         except Rejected as error:
             faults[index] = Refusal(error.code, f"collector {head.header.collector_id}: {error.message}")
     return blobs, faults

@@ -1,0 +1,439 @@
+"""How the gateway behaves over several requests: definitions, repeats, plans, pressure, a log that fails."""
+
+import asyncio
+import http.client
+import logging
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import google_crc32c
+import orjson
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway_fixture import NOW_MS, content, frame, read_definitions, read_ingest, serving, stamp
+from secondsight.access.definitions import definition_hash, get_definitions
+from secondsight.access.tokens import revoke_token
+from secondsight.clock import ManualClock
+from secondsight.config import build
+from secondsight.contracts import LogWriter
+from secondsight.errors import Permanent, Rejected, Retryable
+from secondsight.gateway.app import Stores
+from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.durations import Durations
+from secondsight.gateway.gather import Gatherer
+from secondsight.gateway.plan import agent_id
+from secondsight.gateway.repeats import Repeats
+from secondsight.gateway.run import open_listening
+from secondsight.wire.content import EntityTable
+from secondsight.wire.envelope import Envelope, RecordType
+from secondsight.wire.frame import decode, encode, read_header
+from secondsight.wire.header import write_header
+from secondsight.wire.schema import Definitions, named_entities
+
+
+class FlakyLog:
+    """A log that is away while told to be."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self.away = False
+        self.calls = 0
+
+    def append(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        self.calls += 1
+        if self.away:
+            raise Retryable("log is away", retry_after_seconds=7)
+        self._log.append(items)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def frames_of(records: Sequence[Envelope]) -> list[bytes]:
+    return [record.body for record in records if record.type is RecordType.FRAME]
+
+
+def plans_of(records: Sequence[Envelope]) -> list[dict[str, object]]:
+    return [orjson.loads(record.body) for record in records if record.type is RecordType.PLAN]
+
+
+def test_a_frame_arrives_in_the_log_as_it_was_sent(tmp_path: Path):
+    with serving(tmp_path) as run:
+        sent = frame()
+        assert run.post(sent, run.token()).status == 200
+        stored = [record for record in run.records() if record.type is RecordType.FRAME]
+    assert [record.body for record in stored] == [sent]
+    assert (stored[0].tenant_id, stored[0].cluster_id, stored[0].region, stored[0].ingest_time_ms) == (
+        ("t1", "c1", "eu", NOW_MS)
+    )
+
+
+def test_an_unknown_schema_is_sent_once_and_known_ever_after(tmp_path: Path):
+    plain, inline = frame("host-1", inline=False), frame("host-1", inline=True)
+    with serving(tmp_path) as run:
+        token = run.token()
+        refused = run.post(plain, token)
+        assert (refused.status, refused.code) == (424, "schema_unknown")
+        header = read_header(plain).header
+        assert set(refused.json["error"]["hashes"]) == {header.schema_hash.hex(), header.entities_hash.hex()}
+        assert run.post(inline, token).status == 200
+        assert run.post(frame("host-1", 2, inline=False), token).json["accepted"] == 1
+        assert run.post(frame("host-2", 1), token).status == 200
+        blobs = read_definitions(tmp_path)
+        assert {definition_hash(blob) for blob in blobs} == get_definitions(
+            run.stores.metadata, [definition_hash(blob) for blob in blobs]
+        ).keys()
+    assert len(blobs) == 3  # one schema, two entity tables
+    with serving(tmp_path) as again:
+        assert again.post(frame("host-2", 3, inline=False), again.token()).json["accepted"] == 1
+    assert len(read_definitions(tmp_path)) == 3
+    known = Definitions()
+    for blob in blobs:
+        known.add(blob)
+    for stored in frames_of(read_ingest(tmp_path)):
+        assert decode(stored, known).content.scalars is not None
+
+
+def test_definitions_are_in_the_log_before_the_frame_that_uses_them(tmp_path: Path):
+    flaky: list[FlakyLog] = []
+
+    def away(stores: Stores) -> Stores:
+        flaky.append(FlakyLog(stores.definitions))
+        return replace(stores, definitions=flaky[0])
+
+    with serving(tmp_path, change=away) as run:
+        token = run.token()
+        flaky[0].away = True
+        assert run.post(frame(), token).status == 503
+        assert run.records() == []
+        flaky[0].away = False
+        assert run.post(frame(), token).status == 200
+
+
+def test_an_inline_definition_with_another_hash_refuses_its_frame_alone(tmp_path: Path):
+    good, bad = frame("host-1"), frame("host-2")
+    table: EntityTable = content("host-2").entities
+    blob = named_entities(table).blob
+    with serving(tmp_path) as run:
+        sent = resealed(bad, blob, blob.replace(b"rack-1", b"rack-2"))
+        answer = run.post(good + sent, run.token()).json
+        assert (answer["accepted"], [item["code"] for item in answer["rejected"]]) == (1, ["bad_frame"])
+        refused = [orjson.loads(record.body) for record in run.records() if record.type is RecordType.REFUSED]
+    assert [(item["stage"], item["collector_id"]) for item in refused] == [("dead_letter", "host-2")]
+
+
+def resealed(sent: bytes, old: bytes, new: bytes) -> bytes:
+    """The frame with other bytes in its body, under checksums that are right."""
+    head = read_header(sent)
+    raw = zstandard.ZstdDecompressor().decompress(sent[head.body_start : head.end])
+    assert old in raw
+    body = zstandard.ZstdCompressor().compress(raw.replace(old, new))
+    return write_header(replace(head, body_bytes=len(body), body_crc=google_crc32c.value(body))) + body
+
+
+def test_a_repeat_is_acknowledged_and_not_stored_twice(tmp_path: Path):
+    with serving(tmp_path) as run:
+        token = run.token()
+        answers = [run.post(frame(), token).json for _ in range(3)]
+        assert [(answer["accepted"], answer["duplicate"]) for answer in answers] == [(1, 0), (0, 1), (0, 1)]
+        assert len(frames_of(run.records())) == 1
+
+
+def test_frames_that_were_not_acknowledged_are_no_repeats(tmp_path: Path):
+    flaky: list[FlakyLog] = []
+
+    def away(stores: Stores) -> Stores:
+        flaky.append(FlakyLog(stores.ingest))
+        return replace(stores, ingest=flaky[0])
+
+    with serving(tmp_path, change=away) as run:
+        token = run.token()
+        flaky[0].away = True
+        for _ in range(2):
+            reply = run.post(frame(), token)
+            assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "unavailable", "7")
+        assert run.records() == []
+        flaky[0].away = False
+        assert run.post(frame(), token).json["accepted"] == 1
+        assert len(frames_of(run.records())) == 1
+        assert len(plans_of(run.records())) == 1
+
+
+def test_a_backlog_makes_senders_wait(tmp_path: Path):
+    backlog = [0]
+    clock = ManualClock(NOW_MS)
+
+    def measured(stores: Stores) -> Stores:
+        return replace(stores, backlog_bytes=lambda: backlog[0])
+
+    with serving(tmp_path, clock, measured, backlog_bytes=1000, retry_after_seconds=3) as run:
+        token = run.token()
+        backlog[0] = 1000
+        assert run.post(frame("host-1", 1), token).status == 200
+        backlog[0] = 1001
+        assert run.post(frame("host-1", 2), token).status == 200  # looked at most every 250 ms
+        clock.move(0.25)
+        reply = run.post(frame("host-1", 3), token)
+        assert (reply.status, reply.code, reply.headers["retry-after"]) == (429, "overloaded", "3")
+        assert len(frames_of(run.records())) == 2
+        backlog[0] = 0
+        clock.move(0.25)
+        assert run.post(frame("host-1", 3), token).status == 200
+
+
+def test_bodies_in_memory_are_bounded_over_all_requests(tmp_path: Path):
+    with serving(tmp_path, body_bytes=1000, in_flight_bytes=1000) as run:
+        token = run.token()
+        waiting = http.client.HTTPConnection("127.0.0.1", run.port, timeout=20)
+        waiting.putrequest("POST", "/v1/frames")
+        headers = {"Content-Type": "application/x-secondsight-frame", "Authorization": f"Bearer {token}"}
+        for name, value in (headers | {"Content-Length": "900"}).items():
+            waiting.putheader(name, value)
+        waiting.endheaders(b"x" * 800)
+        reply = run.post(b"x" * 800, token)
+        while reply.code == "bad_frame":  # the waiting request was not read yet
+            reply = run.post(b"x" * 800, token)
+        assert (reply.status, reply.code) == (429, "overloaded")
+        waiting.close()
+        while run.post(frame(), token).status != 200:
+            pass
+        assert "gateway_in_flight_bytes 0\n" in run.call("GET", "/metrics").body.decode()
+
+
+def test_a_body_that_never_ends_is_given_up(tmp_path: Path):
+    with serving(tmp_path, body_timeout_seconds=0.05) as run:
+        headers = {"Content-Type": "application/x-secondsight-frame", "Authorization": f"Bearer {run.token()}"}
+        waiting = http.client.HTTPConnection("127.0.0.1", run.port, timeout=20)
+        waiting.putrequest("POST", "/v1/frames")
+        for name, value in (headers | {"Content-Length": "900"}).items():
+            waiting.putheader(name, value)
+        waiting.endheaders(b"x")
+        assert waiting.getresponse().status == 408
+        waiting.close()
+
+
+def test_concurrent_posts_share_appends_and_are_all_durable(tmp_path: Path):
+    hosts, posts = 8, 12
+    flaky: list[FlakyLog] = []
+
+    def counted(stores: Stores) -> Stores:
+        flaky.append(FlakyLog(stores.ingest))
+        return replace(stores, ingest=flaky[0])
+
+    with serving(tmp_path, change=counted) as run:
+        token = run.token()
+
+        def send(host: int) -> list[bytes]:
+            sent = [frame(f"host-{host}", sequence) for sequence in range(1, posts + 1)]
+            assert [run.post(body, token).json["accepted"] for body in sent] == [1] * posts
+            return sent
+
+        with ThreadPoolExecutor(hosts) as threads:
+            sent = [body for bodies in threads.map(send, range(hosts)) for body in bodies]
+        stored = frames_of(run.records())
+    assert sorted(stored) == sorted(sent)
+    per_host: dict[str, list[int]] = {}
+    for body in stored:
+        header = read_header(body).header
+        per_host.setdefault(header.host_id, []).append(header.first_sequence)
+    assert all(sequences == sorted(sequences) for sequences in per_host.values())
+
+
+def test_a_plan_is_handed_out_once_and_only_changes_are_sent(tmp_path: Path):
+    with serving(tmp_path) as run:
+        headers = {"Authorization": f"Bearer {run.token('host-1')}"}
+        first = run.call("GET", "/v1/agents/host-1/plan?host=node-7", headers=headers)
+        assert first.status == 200
+        assert first.json["kinds"]["gpu"] == {"intervalMs": 1000, "metrics": "all"}
+        again = run.call("GET", "/v1/agents/host-1/plan", headers=headers | {"If-None-Match": first.headers["etag"]})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        other = run.call("GET", "/v1/agents/host-2/plan", headers=headers)
+        assert (other.status, other.code) == (403, "collector_not_allowed")
+        assert run.post(frame(), run.token()).headers["x-secondsight-plan"] == first.headers["etag"]
+        plans = plans_of(run.records())
+    assert {plan["host_id"] for plan in plans} == {"node-7"}
+    assert len(plans) == 7
+    with serving(tmp_path) as restarted:
+        headers = {"Authorization": f"Bearer {restarted.token()}"}
+        assert restarted.call("GET", "/v1/agents/host-1/plan?host=node-7", headers=headers).status == 200
+        assert len(plans_of(restarted.records())) == 7
+    with serving(tmp_path, interval_ms=5000) as changed:
+        headers = {"Authorization": f"Bearer {changed.token()}"}
+        reply = changed.call("GET", "/v1/agents/host-1/plan?host=node-7", headers=headers)
+        assert reply.headers["etag"] != first.headers["etag"]
+        written = plans_of(changed.records())[7:]
+    assert sorted((plan["interval_ms"], plan["version"], plan["to_ms"]) for plan in written) == (
+        [(1000, 1, NOW_MS)] * 7 + [(5000, 2, None)] * 7
+    )
+
+
+def test_a_collector_that_never_asks_gets_a_plan_learnt_from_its_frames(tmp_path: Path):
+    sent = encode(stamp("host-1", 1, NOW_MS, ticks=3, interval_ms=30_000), content(ticks=3), inline=True)
+    with serving(tmp_path) as run:
+        token = run.token()
+        assert run.post(sent, token).status == 200
+        assert run.post(frame("host-1", 9), token).status == 200
+        plans = plans_of(run.records())
+    expected = {"collector_id": "host-1", "host_id": "host-1", "kind": "gpu", "interval_ms": 30_000}
+    assert plans == [expected | {"from_ms": NOW_MS - 2000, "to_ms": None, "version": 1}]
+    with serving(tmp_path) as restarted:
+        assert restarted.post(frame("host-1", 10), restarted.token()).status == 200
+        assert len(plans_of(restarted.records())) == 1
+
+
+def test_a_plan_that_could_not_be_announced_is_announced_later(tmp_path: Path):
+    flaky: list[FlakyLog] = []
+
+    def away(stores: Stores) -> Stores:
+        flaky.append(FlakyLog(stores.ingest))
+        flaky[0].away = True
+        return replace(stores, ingest=flaky[0])
+
+    with serving(tmp_path, change=away) as run:
+        assert run.post(frame(), run.token()).status == 503
+    with serving(tmp_path) as restarted:
+        assert restarted.post(frame(), restarted.token()).status == 200
+        assert [plan["version"] for plan in plans_of(restarted.records())] == [1]
+
+
+def test_secrets_are_in_no_log_and_no_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.DEBUG)
+    with serving(tmp_path) as run:
+        secret = run.token("host-1")
+        answers = [
+            run.post(frame("host-2"), secret),
+            run.post(b"garbage", secret),
+            run.call("GET", f"/v1/agents/{secret}/plan", headers={"Authorization": f"Bearer {secret}"}),
+            run.post(frame("host-1"), secret + "x"),
+        ]
+    assert [answer.status for answer in answers] == [403, 400, 403, 401]
+    assert secret not in caplog.text
+    assert not any(secret.encode() in answer.body for answer in (answers[0], answers[1], answers[3]))
+
+
+def test_a_revoked_token_stops_working_within_seconds(tmp_path: Path):
+    clock = ManualClock(NOW_MS)
+    with serving(tmp_path, clock) as run:
+        secret = run.token()
+        assert run.post(frame("host-1", 1), secret).status == 200
+        identity = run.gateway._authenticator.authenticate(secret)
+        assert revoke_token(run.stores.metadata, identity.subject.removeprefix("token:"), NOW_MS)
+        clock.move(5)
+        assert run.post(frame("host-1", 2), secret).status == 401
+
+
+def test_counts_are_exposed(tmp_path: Path):
+    with serving(tmp_path) as run:
+        token = run.token()
+        run.post(frame(), token)
+        run.post(frame(), token)
+        run.post(frame("host-1", 2, newest_ms=NOW_MS + 360_000), token)
+        run.post(b"garbage", token)
+        text = run.call("GET", "/metrics").body.decode()
+    for line in (
+        'ingest_records_total{outcome="accepted"} 2',
+        'ingest_records_total{outcome="duplicate"} 2',
+        'ingest_records_total{outcome="quarantined"} 2',
+        'ingest_dropped_records_total{reason="future"} 2',
+        'gateway_refused_requests_total{code="truncated"} 1',
+        'gateway_request_seconds_count{route="frames",status="200"} 3',
+    ):
+        assert f"{line}\n" in text
+
+
+def test_health_and_readiness(tmp_path: Path):
+    with serving(tmp_path) as run:
+        assert run.call("GET", "/healthz").status == 200
+        assert run.call("GET", "/readyz").status == 200
+        assert (run.call("GET", "/nowhere").status, run.call("DELETE", "/v1/frames").status) == (404, 405)
+
+
+def test_a_second_gateway_on_one_log_does_not_start(tmp_path: Path):
+    with serving(tmp_path), pytest.raises(Permanent), serving(tmp_path):
+        pass
+
+
+@given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=20))
+def test_gathered_work_is_in_order_and_within_size(submissions: list[list[int]]):
+    calls: list[list[int]] = []
+
+    async def run() -> None:
+        gatherer = Gatherer[int, None]("test", lambda items: calls.append(list(items)), lambda item: item, 10)
+        await asyncio.gather(*(gatherer.submit(items) for items in submissions))
+        await gatherer.close()
+        await gatherer.close()
+
+    asyncio.run(run())
+    assert [item for call in calls for item in call] == [item for items in submissions for item in items]
+    assert all(sum(call) <= 10 or any(call == items for items in submissions) for call in calls)
+
+
+def test_a_failing_call_fails_those_whose_items_it_had():
+    started, go_on = threading.Event(), threading.Event()
+
+    def work(items: Sequence[str]) -> int:
+        started.set()
+        go_on.wait(10)
+        if "bad" in items:
+            raise Retryable("no")
+        return len(items)
+
+    async def run() -> list[object]:
+        gatherer = Gatherer[str, int]("test", work, len, 100)
+        first = asyncio.create_task(gatherer.submit(["good"]))
+        await asyncio.to_thread(started.wait)
+        rest = [asyncio.create_task(gatherer.submit([word])) for word in ("bad", "beside")]
+        await asyncio.sleep(0)
+        go_on.set()
+        outcomes = await asyncio.gather(first, *rest, return_exceptions=True)
+        later = await gatherer.submit(["good", "good"])
+        await gatherer.close()
+        return [*outcomes, later]
+
+    first, bad, beside, later = asyncio.run(run())
+    assert (first, later) == (1, 2)
+    assert isinstance(bad, Retryable)
+    assert isinstance(beside, Retryable)
+
+
+def test_repeats_are_remembered_within_bounds():
+    repeats = Repeats(remembered_frames=3)
+    repeats.add(range(5))
+    assert [key in repeats for key in range(5)] == [False, False, True, True, True]
+
+
+def test_durations_fall_into_their_buckets():
+    durations = Durations()
+    assert durations.render() == ""
+    for seconds in (0.001, 0.0011, 99.0):
+        durations.observe("frames", 200, seconds)
+    text = durations.render()
+    assert 'le="0.001"} 1\n' in text
+    assert 'le="0.0025"} 2\n' in text
+    assert 'le="+Inf"} 3\n' in text
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"data": "/d", "nonsense": 1}, {"data": "/d", "tls_key": "/k"}, {"data": "/d", "partitions": 0}, {}],
+)
+def test_wrong_settings_are_errors(settings: dict[str, object]):
+    with pytest.raises(Rejected) as caught:
+        build(GatewayConfig, settings, "gateway")
+    assert caught.value.code == "bad_config"
+
+
+@pytest.mark.parametrize("listen", ["", "8471", "localhost:", "host:port"])
+def test_wrong_addresses_are_errors(listen: str):
+    with pytest.raises(Rejected):
+        open_listening(listen)
+
+
+def test_an_agent_is_what_stands_before_the_first_slash():
+    assert [agent_id(name) for name in ("host-1", "host-1/dcgm", "host-1/a/b")] == ["host-1"] * 3
