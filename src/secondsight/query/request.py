@@ -230,7 +230,7 @@ def _resolution(text: str) -> int | None:
 
 
 def _groups(text: str) -> tuple[Group, ...]:
-    names = _split(text)
+    names = ["gpu" if name == "entity" else name for name in _split(text)]
     unknown = [name for name in names if name not in list(Group)]
     if unknown:
         legal = ", ".join(Group)

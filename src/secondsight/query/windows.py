@@ -232,16 +232,20 @@ def filter_predicates(filters: Filters, tables: ScopedTables, parameters: Parame
         ("host_id", filters.host),
         ("entity", filters.gpu),
         ("part", filters.part),
-        ("job_id", filters.job),
-        ("owner_team", filters.team),
-        ("model_id", filters.model),
     )
     predicates = [f"{column} IN {parameters.bind_texts(values)}" for column, values in columns if values]
+    predicates += owner_predicates(filters, parameters)
     if filters.gpu_model:
         models = f"gpu_model IN {parameters.bind_texts(filters.gpu_model)}"
         entities = tables.table("entities", ["tenant_id", "entity"], [models])
         predicates.append(f"(tenant_id, entity) IN {entities}")
     return predicates
+
+
+def owner_predicates(filters: Filters, parameters: Parameters) -> list[str]:
+    """Return the filters of a request on whom a second is allocated to."""
+    columns = (("job_id", filters.job), ("owner_team", filters.team), ("model_id", filters.model))
+    return [f"{column} IN {parameters.bind_texts(values)}" for column, values in columns if values]
 
 
 def _best_source(window: str) -> str:

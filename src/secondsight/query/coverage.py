@@ -1,0 +1,184 @@
+"""Turn what was expected and what the tables hold into coverage and gaps.
+
+Pure functions over Arrow tables: `expected` as of `inventory.compile_expected`, `stored` as the rows for coverage of
+`compile.compile_series`. Both are by (tenant, cluster, host, entity, part).
+"""
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from secondsight.catalog.metric import Metric
+from secondsight.query.plan import Span
+from secondsight.query.windows import IDENTITY
+
+GAP_SLOTS = 3
+GAP_MS = 3_000
+
+I64 = NDArray[np.int64]
+Key = str
+_COMPUTE: Any = pc
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of what was expected is stored, in slots, over all entities in scope.
+
+    Attributes:
+        gaps: Runs of missing slots longer than max(3 slots, 3 s); None where 30 s rows were read, which hide them.
+    """
+
+    expected: int = 0
+    stored: int = 0
+    gaps: int | None = 0
+    shed: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Return stored / expected; 1 where nothing was expected."""
+        return self.stored / self.expected if self.expected else 1.0
+
+    def plus(self, other: "Coverage") -> "Coverage":
+        """Return the coverage of both together."""
+        gaps = None if self.gaps is None or other.gaps is None else self.gaps + other.gaps
+        return Coverage(self.expected + other.expected, self.stored + other.stored, gaps, self.shed + other.shed)
+
+
+@dataclass(slots=True)
+class Stretch:
+    """What one entity or part was to deliver inside a range."""
+
+    slots: int
+    interval_ms: int
+    from_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the tables hold of one entity or part; times of its first and last sample."""
+
+    slots: int
+    first_ms: int
+    last_ms: int
+    inner_gaps: int
+
+
+def slots_between(from_ms: I64, to_ms: I64, interval_ms: I64) -> I64:
+    """Return how many multiples of the interval lie in [from, to)."""
+    slots: I64 = np.maximum(-(-to_ms // interval_ms) + (from_ms // -interval_ms), 0)
+    return slots
+
+
+def stretches_of(expected: Any, span: Span, due_ms: int) -> dict[Key, Stretch]:
+    """Return what each entity and part was to deliver in a range, up to what is due.
+
+    Of several collectors of one entity the one that was to deliver most counts.
+    """
+    from_ms = np.maximum(_integers(expected, "start_ms"), span.from_ms)
+    to_ms = np.minimum(_integers(expected, "end_ms"), min(span.to_ms, due_ms))
+    interval_ms = _integers(expected, "cadence_ms")
+    slots = slots_between(from_ms, to_ms, interval_ms)
+    collectors = expected["collector_id"].to_pylist()
+    found: dict[Key, dict[str, Stretch]] = defaultdict(dict)
+    rows = zip(
+        keys_of(expected),
+        collectors,
+        slots.tolist(),
+        interval_ms.tolist(),
+        from_ms.tolist(),
+        to_ms.tolist(),
+        strict=True,
+    )
+    for key, collector, count, cadence, start, end in rows:
+        if count:
+            _extend(found[key], collector, Stretch(count, cadence, start, end))
+    return {key: max(by_collector.values(), key=lambda one: one.slots) for key, by_collector in found.items()}
+
+
+def held_of(stored: Any) -> dict[Key, Held]:
+    """Return what the tables hold, by entity and part."""
+    columns = (_integers(stored, name).tolist() for name in ("slots", "first_ms", "last_ms", "gaps"))
+    return {key: Held(*row) for key, row in zip(keys_of(stored), zip(*columns, strict=True), strict=True)}
+
+
+def carriers(metric: Metric, stretches: dict[Key, Stretch], held: dict[Key, Held]) -> dict[Key, Stretch]:
+    """Return the entities and parts that were to deliver this metric.
+
+    A metric without labels is delivered by the entity itself. One with labels is delivered by those parts that have
+    delivered it, or, where none has, by the parts its labels name, or else by the entity itself.
+    """
+    if not metric.labels:
+        return {key: one for key, one in stretches.items() if not _part(key)}
+    by_entity: dict[str, list[Key]] = defaultdict(list)
+    for key in stretches:
+        if set(_label_names(key)) <= set(metric.labels):
+            by_entity[key.rpartition("\0")[0]].append(key)
+    chosen = [key for keys in by_entity.values() for key in _carrying(keys, held)]
+    return {key: stretches[key] for key in chosen}
+
+
+def coverage_of(
+    stretches: dict[Key, Stretch], held: dict[Key, Held], *, counts_gaps: bool, silent: Collection[Key] = ()
+) -> Coverage:
+    """Sum up coverage and gaps; `silent` entities never had the metric, so nothing was expected of them."""
+    expected = stored = gaps = 0
+    for key, stretch in stretches.items():
+        one = held.get(key)
+        if one is None and key in silent:
+            continue
+        expected += stretch.slots
+        stored += min(one.slots, stretch.slots) if one else 0
+        gaps += _gaps(stretch, one)
+    return Coverage(expected, stored, gaps if counts_gaps else None)
+
+
+def keys_of(rows: Any) -> list[Key]:
+    """Return one text per row that names entity and part; the part stands behind the last zero byte."""
+    columns = [rows[name].cast(pa.string()) for name in IDENTITY]
+    joined: list[Key] = _COMPUTE.binary_join_element_wise(*columns, "\0").to_pylist()
+    return joined
+
+
+def _extend(by_collector: dict[str, Stretch], collector: str, stretch: Stretch) -> None:
+    known = by_collector.get(collector)
+    if known is None:
+        by_collector[collector] = stretch
+        return
+    known.slots += stretch.slots
+    known.interval_ms = max(known.interval_ms, stretch.interval_ms)
+    known.from_ms = min(known.from_ms, stretch.from_ms)
+    known.to_ms = max(known.to_ms, stretch.to_ms)
+
+
+def _gaps(stretch: Stretch, held: Held | None) -> int:
+    long_ms = max(GAP_SLOTS * stretch.interval_ms, GAP_MS)
+    if held is None:
+        return int(stretch.to_ms - stretch.from_ms > long_ms)
+    head_ms = held.first_ms - stretch.from_ms
+    tail_ms = stretch.to_ms - held.last_ms - stretch.interval_ms
+    return held.inner_gaps + int(head_ms > long_ms) + int(tail_ms > long_ms)
+
+
+def _carrying(keys: list[Key], held: dict[Key, Held]) -> list[Key]:
+    delivered = [key for key in keys if key in held]
+    return delivered or [key for key in keys if _part(key)] or keys
+
+
+def _part(key: Key) -> str:
+    return key.rpartition("\0")[2]
+
+
+def _label_names(key: Key) -> list[str]:
+    return [pair.partition("=")[0] for pair in _part(key).split(",") if pair]
+
+
+def _integers(rows: Any, name: str) -> I64:
+    values: I64 = rows[name].to_numpy().astype(np.int64)
+    return values

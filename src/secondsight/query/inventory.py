@@ -1,0 +1,229 @@
+"""Turn the small tables about the fleet into what a question needs to know before it is planned.
+
+What was expected (entities, plans, allocations), how far the stream has come (progress), and where duplicates may be
+unmerged (rewrites). All of it is read under a scope, and kept per scope for a moment.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from secondsight.access.scope import Scope
+from secondsight.clock import Clock
+from secondsight.contracts import Store
+from secondsight.model import EntityKind
+from secondsight.query.plan import Rewrite, Span
+from secondsight.query.request import Filters
+from secondsight.query.scoped import ScopedTables
+from secondsight.query.statement import Parameters, Statement, select
+from secondsight.query.windows import owner_predicates
+
+PROGRESS_SECONDS = 1.0
+EXPECTED_SECONDS = 5.0
+KEPT_ENTRIES = 128
+OPEN_END_MS = 9_000_000_000_000
+_REWRITES_MAXIMUM = 2_000
+
+_PLAN_KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
+_COMPUTE: Any = pc
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the collectors of a question have come; None where there is none.
+
+    Attributes:
+        complete_through_ms: Least watermark of those that are not idle.
+        newest_ms: Newest event time of any.
+        rollup_through_ms: Up to where every 30 s row of a collector in use is written.
+    """
+
+    complete_through_ms: int | None
+    newest_ms: int | None
+    rollup_through_ms: int | None
+    idle: int
+    collectors: int
+
+
+class Inventory:
+    """Reads the small tables and remembers them per scope; safe from several threads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = Lock()
+        self._kept: dict[Hashable, tuple[float, Any]] = {}
+
+    def expected(self, kind: EntityKind, filters: Filters, scope: Scope) -> Any:
+        """Return what was to report: see `compile_expected`; rows that the filters exclude are left out."""
+        owners = replace(Filters(), job=filters.job, team=filters.team, model=filters.model)
+        key = ("expected", kind, owners, scope)
+        rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_expected(kind, owners, scope)))
+        return _filtered(rows, filters)
+
+    def progress(self, scope: Scope) -> Any:
+        """Return one row per collector: see `compile_progress`."""
+        return self.remember(("progress", scope), PROGRESS_SECONDS, lambda: self.read(compile_progress(scope)))
+
+    def rewrites(self, scope: Scope) -> tuple[Rewrite, ...]:
+        """Return ranges to be read with FINAL."""
+        found: tuple[Rewrite, ...] = self.remember(("rewrites", scope), PROGRESS_SECONDS, lambda: self._rewrites(scope))
+        return found
+
+    def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
+        """Return what was made for a key less than `seconds` ago, or make it now."""
+        now = self._clock.monotonic_seconds()
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None and now - found[0] < seconds:
+            return found[1]
+        value = make()
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = (now, value)
+            while len(self._kept) > KEPT_ENTRIES:
+                self._kept.pop(next(iter(self._kept)))
+        return value
+
+    def read(self, statement: Statement) -> Any:
+        """Run a statement of this package.
+
+        Raises:
+            Retryable, Permanent: As the store says.
+        """
+        return self._store.query(statement.sql, statement.params, statement.settings)
+
+    def _rewrites(self, scope: Scope) -> tuple[Rewrite, ...]:
+        rows = self.read(compile_rewrites(scope)).to_pylist()
+        return tuple(Rewrite(row["table_name"], Span(row["from_ms"], row["to_ms"])) for row in rows)
+
+
+def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Statement:
+    """Return the statement for stretches in which an entity was to report at one cadence.
+
+    Columns: tenant_id, region, cluster_id, rack, host_id, entity, part, gpu_model, collector_id, interval_ms, from_ms,
+    to_ms (`OPEN_END_MS` while open), last_seen_ms. With owners, or a scope that has some, allocated time alone counts.
+    """
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    of_kind = f"kind = {parameters.bind(kind.value, 'String')}"
+    names = ["tenant_id", "region", "cluster_id", "rack", "host_id", "entity", "part", "gpu_model", "collector_id"]
+    last_seen = "toUnixTimestamp64Milli(last_seen) AS last_seen_ms"
+    entities = tables.table(
+        "entities", [*names, "interval_ms", last_seen, *_stretch("from_time", "to_time")], [of_kind], final=True
+    )
+    columns = ["interval_ms AS plan_ms", *_stretch("from_time", "to_time", "plan_")]
+    plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
+    source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(_PLAN_KEY)})"
+    starts, ends = ["from_ms", "plan_from_ms"], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
+    if tables.is_attributed or owners.is_attributed:
+        columns = [
+            "tenant_id",
+            "cluster_id",
+            "entity",
+            "part AS owned_part",
+            *_stretch("start_time", "end_time", "owned_"),
+        ]
+        owned = tables.table("allocations", columns, owner_predicates(owners, parameters), final=True)
+        source = f"{select(['*'], source)} AS planned INNER JOIN {owned} AS owned USING (tenant_id, cluster_id, entity)"
+        starts, ends = [*starts, "owned_from_ms"], [*ends, "owned_to_ms"]
+    answer = [
+        *names,
+        "toInt64(greatest(if(plan_ms > 0, plan_ms, interval_ms), 1)) AS cadence_ms",
+        f"greatest({', '.join(starts)}) AS start_ms",
+        f"least({', '.join(ends)}) AS end_ms",
+        "last_seen_ms",
+    ]
+    where = ["owned_part IN ('', part)"] if len(starts) > 2 else []
+    return Statement(select(answer, source, where=[*where, "start_ms < end_ms"])[1:-1], parameters.values())
+
+
+def compile_progress(scope: Scope) -> Statement:
+    """Return the statement for one row per collector, times in epoch ms."""
+    parameters = Parameters()
+    times = [
+        f"toUnixTimestamp64Milli({name}) AS {name}_ms"
+        for name in ("watermark", "newest_event_time", "last_ingest_time")
+    ]
+    columns = [
+        *_PLAN_KEY,
+        *times,
+        "idle",
+        "backlog",
+        "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rollup_through_ms",
+    ]
+    rows = ScopedTables(scope, parameters).table("progress", columns, final=True)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def compile_rewrites(scope: Scope) -> Statement:
+    """Return the statement for ranges where duplicates may be unmerged, newest first."""
+    parameters = Parameters()
+    columns = [
+        "table_name",
+        "toUnixTimestamp64Milli(from_time) AS from_ms",
+        "toUnixTimestamp64Milli(to_time) AS to_ms",
+    ]
+    tail = [f"ORDER BY written_at DESC LIMIT {_REWRITES_MAXIMUM}"]
+    rows = ScopedTables(scope, parameters).table("rewrites", columns, tail=tail)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:
+    """Sum up how far the collectors of some expected entities have come; all collectors where none is expected.
+
+    A collector that fell idle less than 15 minutes ago holds `rollup_through_ms` back until its last rows are written.
+    """
+    mine = rows.filter(_COMPUTE.is_in(_keys(rows), value_set=_keys(expected))) if expected.num_rows else rows
+    idle = _integers(mine, "idle").astype(np.bool_)
+    newest, through = _integers(mine, "newest_event_time_ms"), _integers(mine, "rollup_through_ms")
+    owing = ~idle | ((now_ms - newest < 900_000) & (through <= newest))
+    watermark = _integers(mine, "watermark_ms")
+    return Progress(
+        complete_through_ms=_least(watermark[~idle]),
+        newest_ms=int(newest.max()) if newest.size else None,
+        rollup_through_ms=_least(through[owing]) if owing.any() else _least(through + 30_000),
+        idle=int(idle.sum()),
+        collectors=idle.size,
+    )
+
+
+def _filtered(rows: Any, filters: Filters) -> Any:
+    columns = (
+        ("cluster_id", filters.cluster),
+        ("host_id", filters.host),
+        ("entity", filters.gpu),
+        ("part", filters.part),
+        ("gpu_model", filters.gpu_model),
+    )
+    for column, values in columns:
+        if values:
+            rows = rows.filter(_COMPUTE.is_in(rows[column], value_set=pa.array(values, pa.string())))
+    return rows
+
+
+def _stretch(start: str, end: str, prefix: str = "") -> list[str]:
+    return [
+        f"toUnixTimestamp64Milli({start}) AS {prefix}from_ms",
+        f"ifNull(toUnixTimestamp64Milli({end}), {OPEN_END_MS}) AS {prefix}to_ms",
+    ]
+
+
+def _keys(rows: Any) -> Any:
+    columns = [rows[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")]
+    return _COMPUTE.binary_join_element_wise(*columns, "\0").combine_chunks()
+
+
+def _integers(rows: Any, name: str) -> NDArray[np.int64]:
+    values: NDArray[np.int64] = rows[name].to_numpy().astype(np.int64)
+    return values
+
+
+def _least(values: NDArray[np.int64]) -> int | None:
+    return int(values.min()) if values.size else None

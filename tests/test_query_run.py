@@ -1,0 +1,321 @@
+import json
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from query_fixture import (
+    T0,
+    Row,
+    insert_allocation,
+    insert_entity,
+    insert_progress,
+    insert_rewrite,
+    insert_rollups,
+    insert_rows,
+    scope_of,
+)
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind, Quality
+from secondsight.query.answer import to_arrow, to_csv, to_json
+from secondsight.query.compile import compile_series
+from secondsight.query.inventory import compile_expected, compile_progress, compile_rewrites
+from secondsight.query.plan import Situation, Span, plan_series
+from secondsight.query.request import Filters, Format, QueryText, parse_query
+from secondsight.query.run import QueryRunner, compile_silent
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+
+CATALOG = load_catalog()
+NOW = T0 + 605_000
+GAUGE, POWER, COUNTER, UNSUPPORTED = (
+    "gpu_utilization_ratio",
+    "gpu_power_watts",
+    "gpu_energy_joules_total",
+    "gpu_encoder_utilization_ratio",
+)
+MISSING = {"GPU-b": range(100, 117), "GPU-c": range(300, 303)}
+
+
+def rows():
+    made = []
+    for tenant, cluster, host, entity, team in (
+        ("t1", "c1", "h1", "GPU-a", "red"),
+        ("t1", "c1", "h1", "GPU-b", "blue"),
+        ("t1", "c2", "h2", "GPU-c", "red"),
+        ("t2", "c1", "h1", "GPU-a", "red"),
+        ("t2", "c9", "h9", "GPU-z", "green"),
+    ):
+        for second in range(603):
+            if second in MISSING.get(entity, ()):
+                continue
+            values = {GAUGE: 1000 + second, POWER: 500_000, COUNTER: 1_000_000 + 500_000 * second}
+            quality = {UNSUPPORTED: Quality.ABSENT_NOT_SUPPORTED.value}
+            at = T0 + second * 1000
+            made.append(
+                Row(
+                    at,
+                    entity,
+                    values,
+                    tenant=tenant,
+                    cluster=cluster,
+                    host=host,
+                    collector=f"agent-{host}",
+                    team=team,
+                    job=f"job-{team}",
+                    late_ms=20_000 if second < 6 else 300,
+                    quality=quality,
+                )
+            )
+    return made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
+    made = ChdbStore(Path(tmp_path_factory.mktemp("hot")), readers=4)
+    migrate(made, CATALOG)
+    insert_rows(made, rows())
+    insert_rollups(made, rows(), T0 + 300_000)
+    for row in {row.series: row for row in rows()}.values():
+        insert_entity(made, row, T0, gpu_model="H100" if row.entity < "GPU-c" else "B200")
+        insert_allocation(made, row, T0)
+    dead = Row(T0, "GPU-dead", {}, host="h3", collector="agent-h3")
+    insert_entity(made, dead, T0 + 400_000)
+    for row in {(row.tenant, row.host): row for row in rows()}.values():
+        insert_progress(made, row, T0 + 602_000, T0 + 300_000)
+    insert_progress(made, dead, T0 + 100_000, T0 + 90_000, idle=True)
+    yield made
+    made.close()
+
+
+def text(metric=GAUGE, **fields):
+    filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
+    rest = {name: value for name, value in fields.items() if name not in filters}
+    return QueryText(metric, filters, **({"from_": str(T0), "to": str(T0 + 600_000)} | rest))
+
+
+def ask(store, scope=None, /, metric=GAUGE, **fields):
+    clock = ManualClock(NOW)
+    return QueryRunner(store, clock).run(parse_query(text(metric, **fields), CATALOG, NOW), scope or scope_of("t1"))
+
+
+def test_one_gpu_over_15_minutes_is_answered_in_seconds(store):
+    answer = ask(store, gpu="GPU-a")
+    assert answer.resolution_ms == 1000
+    (series,) = answer.series
+    assert series.labels == {"tenantId": "t1", "clusterId": "c1", "hostId": "h1", "gpuId": "GPU-a", "part": ""}
+    assert series.times_ms.tolist() == [T0 + second * 1000 for second in range(600)]
+    assert series.values.tolist() == [(1000 + second) / 10_000 for second in range(600)]
+    assert answer.freshness_ms == 3_000
+    assert answer.complete_through_ms == T0 + 592_000
+    assert answer.late_ratio == pytest.approx(6 / 600)
+
+
+def test_coverage_counts_what_the_tables_hold(store):
+    due = 595
+    for gpu, missing in (("GPU-a", 0), ("GPU-b", 17), ("GPU-c", 3)):
+        coverage = ask(store, gpu=gpu).coverage
+        assert (coverage.expected, coverage.stored) == (due, due - missing), gpu
+        assert coverage.gaps == (1 if missing > 3 else 0)
+    coverage = ask(store, gpu="GPU-dead").coverage
+    assert (coverage.expected, coverage.stored, coverage.gaps) == (due - 400, 0, 1)
+
+
+@pytest.mark.parametrize("group", ["", "cluster", "total", "gpuModel"])
+def test_coverage_does_not_depend_on_grouping_or_resolution(store, group):
+    seconds = ask(store, group_by=group, resolution="1s").coverage
+    windows = ask(store, group_by=group, resolution="30s").coverage
+    assert (seconds.expected, seconds.stored) == (595 * 3 + 195, 595 * 3 - 20)
+    assert (windows.expected, windows.stored) == (seconds.expected, seconds.stored)
+    assert windows.gaps is None
+
+
+def test_a_metric_never_supported_is_not_expected(store):
+    answer = ask(store, metric=UNSUPPORTED, gpu="GPU-a,GPU-b")
+    assert answer.series == ()
+    assert answer.coverage.expected == 0
+
+
+def test_an_idle_collector_is_named_and_not_waited_for(store):
+    answer = ask(store)
+    assert answer.complete_through_ms == T0 + 592_000
+    assert any("1 of 3 collectors" in warning for warning in answer.warnings)
+
+
+def test_rollups_and_their_tail_meet(store):
+    query = parse_query(text(resolution="30s"), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, entities=3, rollup_through_ms=T0 + 300_000))
+    assert plan.rollup == Span(T0, T0 + 300_000)
+    assert plan.raw == Span(T0 + 300_000, T0 + 600_000)
+    answer = ask(store, resolution="30s", gpu="GPU-a")
+    assert answer.series[0].values.tolist() == pytest.approx(
+        [(1000 + 30 * window + 14.5) / 10_000 for window in range(20)], rel=1e-12
+    )
+
+
+def test_constant_reads_the_same_at_every_resolution(store):
+    for resolution in ("1s", "7s", "30s", "1m", "5m", "range"):
+        for series in ask(store, metric=POWER, resolution=resolution).series:
+            assert set(series.values.tolist()) == {500.0}, resolution
+    for series in ask(store, metric=COUNTER, resolution="1m").series:
+        assert series.values.tolist() == pytest.approx([500.0] * 10)
+        assert series.unit.endswith("/s")
+    total = ask(store, metric=POWER, aggregate="sum", group_by="total", resolution="30s")
+    assert total.series[0].values.tolist() == pytest.approx([1500.0] * 20)
+
+
+@pytest.mark.parametrize("level", [50, 95, 99])
+def test_percentiles_are_exact_by_nearest_rank(store, level):
+    (series,) = ask(store, gpu="GPU-a", aggregate=f"p{level}", resolution="1m").series
+    for window, value in enumerate(series.values.tolist()):
+        ordered = sorted(1000 + second for second in range(60 * window, 60 * window + 60))
+        assert value == ordered[-(-60 * level // 100) - 1] / 10_000
+
+
+def test_pages_of_series(store):
+    first = ask(store, limit=2)
+    assert (len(first.series), first.series_total, first.next_cursor) == (2, 3, "2")
+    second = ask(store, limit=2, cursor=first.next_cursor)
+    assert [series.labels["gpuId"] for series in second.series] == ["GPU-c"]
+    assert second.next_cursor == ""
+
+
+def test_shapes_of_an_answer(store):
+    answer = ask(store, resolution="1m", gpu="GPU-b,GPU-c")
+    rowwise, columns = to_json(answer, Format.ROWS), to_json(answer, Format.COLUMNS)
+    json.dumps([rowwise, columns])
+    assert rowwise["effectiveResolution"] == "1m"
+    assert rowwise["series"][0]["points"][0] == {"ts": "2023-11-14T22:20:00.000Z", "value": pytest.approx(0.10295)}
+    assert columns["ts"][0] == T0
+    assert [point["value"] for point in rowwise["series"][0]["points"]] == columns["series"][0]["values"]
+    lines = to_csv(answer).splitlines()
+    assert len(lines) == 21
+    assert lines[0] == "ts,metric,unit,aggregate,tenantId,clusterId,hostId,gpuId,part,value"
+    assert to_arrow(answer)[:4] == b"\xff\xff\xff\xff"
+
+
+def test_windows_without_coverage_are_absent(store):
+    answer = ask(store, resolution="1s", gpu="GPU-a,GPU-b")
+    assert len(answer.series[1].times_ms) == 583
+    values = to_json(answer, Format.COLUMNS)["series"][1]["values"]
+    assert values[100:117] == [None] * 17
+    assert None not in values[:100] + values[117:]
+
+
+def test_final_is_used_where_rows_were_rewritten(store):
+    fuller = replace(rows()[0], entity="GPU-twice")
+    insert_rows(store, [fuller])
+    insert_rows(store, [replace(fuller, values={**fuller.values, UNSUPPORTED: 7})])
+    query = parse_query(text(gpu="GPU-twice", aggregate="count", resolution="30s"), CATALOG, NOW)
+    (selected,) = query.selected
+    plan = plan_series(query, selected, Situation(NOW))
+    assert not plan.final_raw
+    insert_rewrite(store, "gpu_1s", T0 + 3_000_000, T0 + 3_060_000)
+    insert_rewrite(store, "gpu_1s", T0, T0 + 30_000, tenant="t3")
+    runner = QueryRunner(store, ManualClock(NOW))
+    assert not runner.inventory.rewrites(scope_of("t2"))
+    plan = plan_series(query, selected, Situation(NOW, rewrites=runner.inventory.rewrites(scope_of("t3"))))
+    assert plan.final_raw
+    assert " FINAL " in compile_series(plan, scope_of("t1")).sql
+
+
+SCOPES = {
+    "tenant": (scope_of("t1"), {("t1", "GPU-a"), ("t1", "GPU-b"), ("t1", "GPU-c")}),
+    "other tenant": (scope_of("t2"), {("t2", "GPU-a"), ("t2", "GPU-z")}),
+    "both": (scope_of("t1", "t2"), {(row.tenant, row.entity) for row in rows()}),
+    "cluster": (scope_of("t1", clusters=frozenset({"c2"})), {("t1", "GPU-c")}),
+    "no cluster": (scope_of("t1", clusters=frozenset()), set()),
+    "team": (scope_of("t1", teams=frozenset({"red"})), {("t1", "GPU-a"), ("t1", "GPU-c")}),
+    "no team": (scope_of("t1", teams=frozenset({""})), set()),
+    "job": (scope_of("t1", jobs=frozenset({"job-blue"})), {("t1", "GPU-b")}),
+    "model": (scope_of("t1", model_ids=frozenset({"llm"})), set()),
+    "unknown tenant": (scope_of("t7"), set()),
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+@pytest.mark.parametrize("group", ["", "cluster", "team", "total", "gpuModel"])
+@pytest.mark.parametrize("resolution", ["1s", "30s", "range"])
+@pytest.mark.parametrize("hostile", [{}, {"gpu": "GPU-a,GPU-b,GPU-z"}, {"gpu": "x') OR 1=1 --"}, {"gpu_model": "B200"}])
+def test_nothing_outside_a_scope_leaves(store, name, group, resolution, hostile):
+    scope, allowed = SCOPES[name]
+    query = parse_query(text(group_by=group, resolution=resolution, **hostile), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, entities=3, rollup_through_ms=T0 + 300_000))
+    statement = compile_series(plan, scope)
+    found = store.query(statement.sql, statement.params, statement.settings).to_pylist()
+    entities = {(row["tenant_id"], row["entity"]) for row in found if row["is_entity"]} - {("t1", "GPU-twice")}
+    asked = set(hostile.get("gpu", "").split(",")) - {""}
+    models = {("t1", "GPU-c"), ("t2", "GPU-z")} if "gpu_model" in hostile else allowed
+    assert entities == {key for key in allowed & models if not asked or key[1] in asked}
+    counts = defaultdict(int)
+    for row in found:
+        if row["is_entity"]:
+            counts[row["tenant_id"]] += row["slots"]
+    points = defaultdict(int)
+    for row in found:
+        if not row["is_entity"]:
+            points[row["tenant_id"]] += row["slots"]
+    assert counts == points
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_the_small_tables_are_scoped_too(store, name):
+    scope, allowed = SCOPES[name]
+    read = QueryRunner(store, ManualClock(NOW)).inventory.read
+    expected = read(compile_expected(EntityKind.GPU, Filters(), scope)).to_pylist()
+    assert {(row["tenant_id"], row["entity"]) for row in expected} - {("t1", "GPU-dead")} == allowed
+    hosts = {(row["tenant_id"], row["host_id"]) for row in read(compile_progress(scope)).to_pylist()}
+    visible = {(row.tenant, row.host) for row in rows() if (row.tenant, row.entity) in allowed}
+    assert hosts - {("t1", "h3")} == visible
+    silent = read(compile_silent(CATALOG.get(UNSUPPORTED), Filters(), Span(T0 + 480_000, T0 + 600_000), scope))
+    assert {(row["tenant_id"], row["entity"]) for row in silent.to_pylist()} == allowed
+
+
+def test_nothing_is_compiled_without_a_scope():
+    query = parse_query(text(), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW))
+    for scope in (None, "t1", {"tenant_ids": ("t1",)}):
+        with pytest.raises(TypeError):
+            compile_series(plan, scope)
+        for compiled in (compile_progress, compile_rewrites):
+            with pytest.raises(TypeError):
+                compiled(scope)
+    with pytest.raises(TypeError):
+        compile_series(plan)
+
+
+@pytest.mark.parametrize("value", ["'", "\\", "`", "x') OR 1=1 --", "{p0:String}", "a\nb", "%", "\0", "😀"])
+def test_hostile_text_is_only_ever_a_parameter(store, value):
+    scope = scope_of("t1", teams=frozenset({value}))
+    filters = dict.fromkeys(("cluster", "host", "gpu", "part", "job", "team", "model", "gpu_model"), value)
+    query = parse_query(text(resolution="30s", group_by="gpuModel", **filters), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, rollup_through_ms=T0 + 300_000))
+    statement = compile_series(plan, scope)
+    plain = compile_series(
+        plan_series(
+            parse_query(text(resolution="30s", group_by="gpuModel", **dict.fromkeys(filters, "plain")), CATALOG, NOW),
+            query.selected[0],
+            Situation(NOW, rollup_through_ms=T0 + 300_000),
+        ),
+        scope_of("t1", teams=frozenset({"plain"})),
+    )
+    assert statement.sql == plain.sql
+    assert store.query(statement.sql, statement.params, statement.settings).num_rows == 0
+
+
+def test_every_table_in_a_statement_stands_behind_its_scope():
+    query = parse_query(text(resolution="30s", group_by="gpuModel", gpu_model="H100"), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, rollup_through_ms=T0 + 300_000))
+    sql = compile_series(plan, scope_of("t1")).sql
+    tables = re.findall(r"FROM `(\w+)`( FINAL)? WHERE tenant_id IN \{", sql)
+    assert len(tables) == len(re.findall(r"FROM `", sql)) == len(re.findall(r"(?:FROM|JOIN) [^(]", sql)) == 5
+
+
+def test_denied_metrics_are_refused(store):
+    with pytest.raises(Rejected) as refusal:
+        ask(store, scope_of("t1", denied_metrics=frozenset({POWER})), metric="power")
+    assert refusal.value.code == "forbidden_metric"
