@@ -1,0 +1,72 @@
+"""Carry bodies of frames to a gateway: one HTTPS or HTTP connection, a bearer token from a file."""
+
+from pathlib import Path
+from typing import Protocol
+
+from secondsight.agent.connection import Answer, Connection
+from secondsight.clock import Clock
+from secondsight.errors import Retryable
+
+CONTENT_TYPE = "application/x-secondsight-frame"
+ANSWER_LIMIT_BYTES = 4 << 20
+
+
+class Transport(Protocol):
+    """Takes a body of frames to a gateway. One thread uses it."""
+
+    def post(self, body: bytes) -> Answer:
+        """Send a body and return the gateway's answer, whatever its status.
+
+        Raises:
+            Retryable: No answer came.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close connections; may be called twice."""
+        ...
+
+
+class GatewayTransport:
+    """Posts to `/v1/frames` of a gateway. The token is read anew for each request, so it can be replaced in place."""
+
+    def __init__(
+        self,
+        gateway_url: str,
+        token_file: Path,
+        clock: Clock,
+        *,
+        timeout_seconds: float = 30.0,
+        ca_file: Path | None = None,
+    ) -> None:
+        self._connection = Connection(gateway_url, clock, ca_file=ca_file)
+        self._token_file = token_file
+        self._timeout_seconds = timeout_seconds
+
+    def post(self, body: bytes) -> Answer:
+        """Send a body; see `Transport`.
+
+        Raises:
+            Retryable: No answer came, or there is no token to send.
+        """
+        try:
+            token = self._token_file.read_text().strip()
+        except OSError as error:
+            raise Retryable(f"token file {self._token_file} cannot be read: {error.strerror}") from error
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": CONTENT_TYPE,
+            "User-Agent": "secondsight-agent",
+        }
+        return self._connection.request(
+            "POST",
+            "/v1/frames",
+            headers,
+            timeout_seconds=self._timeout_seconds,
+            limit_bytes=ANSWER_LIMIT_BYTES,
+            body=body,
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
