@@ -1,9 +1,11 @@
 """Turn a request into an answer over one kept-alive connection, with a deadline and a limit on the answer's size.
 
-For one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip answers.
+Requests are for one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip answers.
 """
 
+import contextlib
 import http.client
+import socket
 import ssl
 import zlib
 from collections.abc import Mapping
@@ -74,10 +76,14 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens another. From another thread it ends a request under way."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        if connection is None:
+            return
+        if connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
 
     def _exchange(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes, bounds: tuple[float, int]

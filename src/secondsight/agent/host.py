@@ -30,9 +30,18 @@ SLOW_FACTS_TICKS = 60
 class HostReader:
     """Reads the host that it runs on, or a recorded tree under `root`."""
 
-    def __init__(self, catalog: Catalog, clock: Clock, host_id: str, *, rack: str = "", root: Path = Path("/")) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        clock: Clock,
+        host_id: str,
+        *,
+        rack: str = "",
+        root: Path = Path("/"),
+        interval_ms: int = 1000,
+    ) -> None:
         self.name = "host"
-        self.interval_ms = 1000
+        self.interval_ms = interval_ms
         self._catalog = catalog
         self._clock = clock
         self._host_id = host_id

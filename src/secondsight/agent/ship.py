@@ -79,6 +79,9 @@ class Shipper:
         """Ship until `stop` is set."""
         while not stop.is_set():
             stop.wait(self.step())
+
+    def close(self) -> None:
+        """Close the transport; may be called twice."""
         self._parts.transport.close()
 
     def step(self, *, flush: bool = False) -> float:

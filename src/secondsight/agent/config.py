@@ -1,0 +1,78 @@
+"""Settings of an agent; `secondsight.config.build` makes them from a table of TOML, where unknown keys are errors."""
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from secondsight.agent.scrape import Target
+from secondsight.errors import Rejected
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Settings of an agent.
+
+    Attributes:
+        gateway: Address of the gateway, http or https.
+        token_file: File that holds the bearer token; read anew for every request.
+        spool_dir: Folder for what is not delivered yet.
+        host_id: Stable id of this host; the host's name if empty.
+        collector_id: Id that the token allows; the host id if empty.
+        rack: Where the host stands, for its entities.
+        interval_ms: Cadence of the host's and the agent's own rows.
+        host_metrics: Read this host's /proc and /sys.
+        root: Folder that holds proc and sys, when they are mounted elsewhere.
+        scrape: Exporters and engines to read.
+        spool_mib: Most that the spool may hold; beyond, the oldest goes.
+        aside_mib: Most that is kept of what the gateway refused.
+        batch_seconds: How long frames may wait for company.
+        ca_file: Certificates to trust instead of the system's.
+        catalog_files: Further catalogue files of the operator.
+        stop_seconds: Longest that a clean stop goes on delivering.
+    """
+
+    gateway: str
+    token_file: Path
+    spool_dir: Path
+    host_id: str = ""
+    collector_id: str = ""
+    rack: str = ""
+    interval_ms: int = 1000
+    host_metrics: bool = True
+    root: Path = Path("/")
+    scrape: tuple[Target, ...] = ()
+    spool_mib: int = 512
+    aside_mib: int = 16
+    batch_seconds: float = 5.0
+    ca_file: Path | None = None
+    catalog_files: tuple[Path, ...] = ()
+    stop_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        names = [target.name for target in self.scrape]
+        for name in (*names, self.collector, self.host):
+            if not _ID(name):
+                raise Rejected("bad_config", f"agent: {name!r} is no id", "letters, digits, '.', '_' and '-'")
+        if len(set(names)) != len(names):
+            raise Rejected("bad_config", "agent: two targets of scrape have one name", "give each a name of its own")
+        intervals = [self.interval_ms, *(target.interval_ms for target in self.scrape)]
+        if min(intervals) < 100 or self.spool_mib < 1 or self.batch_seconds < 0:
+            raise Rejected("bad_config", "agent: intervals are at least 100 ms, spool_mib at least 1")
+
+    @property
+    def host(self) -> str:
+        """Return the host's id."""
+        return self.host_id or socket.gethostname()
+
+    @property
+    def collector(self) -> str:
+        """Return the collector's id."""
+        return self.collector_id or self.host

@@ -1,0 +1,138 @@
+"""Put an agent together and run it until told to stop: readers, spool, shipper."""
+
+import logging
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from secondsight.agent.aside import Aside
+from secondsight.agent.config import AgentConfig
+from secondsight.agent.counts import Counts
+from secondsight.agent.definitions import KeptDefinitions
+from secondsight.agent.host import HostReader, boot_id
+from secondsight.agent.offset import ClockOffset
+from secondsight.agent.sample import Sampler
+from secondsight.agent.scrape import ScrapeReader
+from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
+from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
+from secondsight.agent.spool import Spool
+from secondsight.agent.transport import GatewayTransport, Transport
+from secondsight.agent.write import Sender, TickWriter
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import Clock
+from secondsight.contracts import Reader
+
+logger = logging.getLogger(__name__)
+
+MIB = 1 << 20
+ABORT_SECONDS = 2.0
+"""How long a request takes to end once its connection is closed under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What readers, writer and shipper share."""
+
+    spool: Spool
+    definitions: KeptDefinitions
+    counts: Counts
+    offset: ClockOffset
+    durations: ReadDurations
+
+
+def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transport: Transport | None = None) -> None:
+    """Run an agent until `stop` is set, then deliver what is there, for at most `config.stop_seconds`.
+
+    All threads have ended when it returns, except one of a reader that hangs.
+
+    Args:
+        config: Settings.
+        clock: Clock of the host.
+        stop: Set it to end.
+        transport: How to reach the gateway; made from the settings if None.
+
+    Raises:
+        Retryable: The spool cannot be opened.
+        Permanent: Another agent has the spool, or settings are wrong.
+    """
+    parts = _parts(config, clock)
+    readers = _readers(config, clock, parts)
+    writer = TickWriter(
+        Sender(config.collector, config.host, boot_id(config.root)),
+        parts.spool,
+        parts.definitions,
+        parts.offset,
+        clock,
+        parts.counts,
+    )
+    sampler = Sampler(readers, writer.write, clock, parts.counts, host_id=config.host, observe=parts.durations.observe)
+    shipper = _shipper(config, clock, parts, transport)
+    shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
+    logger.info("agent starts", extra={"collector": config.collector, "readers": [r.name for r in readers]})
+    sampler.start()
+    shipping.start()
+    try:
+        stop.wait()
+    finally:
+        stop.set()
+        _end(config, sampler, shipper, shipping, parts)
+
+
+def _parts(config: AgentConfig, clock: Clock) -> _Parts:
+    spool = Spool(config.spool_dir / "frames", config.spool_mib * MIB, clock)
+    return _Parts(spool, KeptDefinitions(config.spool_dir / "definitions"), Counts(), ClockOffset(), ReadDurations())
+
+
+def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reader]:
+    catalog = load_catalog(config.catalog_files)
+    own = SelfParts(parts.spool, config.spool_mib * MIB, parts.counts, parts.durations, clock.now_ms(), resident_bytes)
+    readers: list[Reader] = [
+        SelfReader(
+            catalog,
+            clock,
+            own,
+            collector_id=config.collector,
+            host_id=config.host,
+            interval_ms=config.interval_ms,
+        )
+    ]
+    if config.host_metrics:
+        readers.append(
+            HostReader(catalog, clock, config.host, rack=config.rack, root=config.root, interval_ms=config.interval_ms)
+        )
+    readers += [
+        ScrapeReader(target, catalog, clock, parts.counts, host_id=config.host, rack=config.rack)
+        for target in config.scrape
+    ]
+    return readers
+
+
+def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport | None) -> Shipper:
+    return Shipper(
+        ShipParts(
+            spool=parts.spool,
+            transport=transport or GatewayTransport(config.gateway, config.token_file, clock, ca_file=config.ca_file),
+            definitions=parts.definitions.known,
+            aside=Aside(config.spool_dir / "refused", config.aside_mib * MIB, clock),
+            offset=parts.offset,
+            counts=parts.counts,
+            random=random.SystemRandom().random,
+        ),
+        clock,
+        ShipConfig(batch_seconds=config.batch_seconds),
+    )
+
+
+def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: threading.Thread, parts: _Parts) -> None:
+    hanging = sampler.stop()
+    if hanging:
+        logger.warning("readers hang and are left behind", extra={"readers": hanging})
+    shipping.join(config.stop_seconds)
+    left = shipping.is_alive() or not shipper.drain(config.stop_seconds)
+    shipper.close()
+    shipping.join(ABORT_SECONDS)
+    if left:
+        logger.info("frames stay in the spool until the next start", extra={"records": parts.spool.records})
+    parts.spool.close()
+    logger.info("agent ended")
