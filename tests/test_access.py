@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select
 
 from secondsight.access.audit import AuditEntry, AuditLog
-from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definition
+from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definitions
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
-from secondsight.access.plans import PlanInterval, continue_plan, plans_in_force
+from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, plans_in_force
 from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token, revoke_token
 from secondsight.clock import ManualClock
@@ -212,33 +212,62 @@ def test_definitions_are_stored_once_and_checked(metadata: Engine):
     blob = b"schema"
     digest = definition_hash(blob)
     assert get_definition(metadata, digest) is None
-    assert put_definition(metadata, digest, blob, NOW_MS)
-    assert not put_definition(metadata, digest, blob, NOW_MS)
+    assert put_definitions(metadata, {digest: blob}, NOW_MS) == 1
+    assert put_definitions(metadata, {digest: blob}, NOW_MS) == 0
     assert get_definition(metadata, digest) == blob
     assert get_definitions(metadata, [digest, bytes(16)]) == {digest: blob}
-    assert refusal(put_definition, metadata, digest, b"another meaning", NOW_MS) == "definition_hash_wrong"
+    assert refusal(put_definitions, metadata, {digest: b"another meaning"}, NOW_MS) == "definition_hash_wrong"
 
 
 def plan(interval_ms: int, from_ms: int, kind: EntityKind = EntityKind.GPU) -> PlanInterval:
     return PlanInterval("t", "c", "host-1", "host-1", kind, interval_ms, from_ms)
 
 
+def wish(interval_ms: int, from_ms: int, learnt: bool = False) -> list[PlanInterval]:
+    return [replace(plan(interval_ms, from_ms), learnt=learnt)]
+
+
 def test_a_plan_is_continued_not_rewritten(metadata: Engine):
-    first = continue_plan(metadata, plan(1000, 100))
+    first = continue_plans(metadata, wish(1000, 100))
     assert first == (plan(1000, 100),)
-    assert continue_plan(metadata, plan(1000, 900)) == ()
-    closed, new = continue_plan(metadata, plan(5000, 700))
+    mark_logged(metadata, first)
+    assert continue_plans(metadata, wish(1000, 900)) == ()
+    closed, new = continue_plans(metadata, wish(5000, 700))
     assert (closed.to_ms, closed.version) == (700, 1)
     assert (new.from_ms, new.to_ms, new.version) == (700, None, 2)
-    continue_plan(metadata, plan(30_000, 50, EntityKind.NODE))
-    assert plans_in_force(metadata, "t", "c", "host-1") == (new, plan(30_000, 50, EntityKind.NODE))
+    node = plan(30_000, 50, EntityKind.NODE)
+    continue_plans(metadata, [node])
+    assert plans_in_force(metadata, "t", "c", "host-1") == (new, node)
     assert plans_in_force(metadata, "t2", "c", "host-1") == ()
 
 
+def test_an_interval_is_given_out_until_it_was_announced(metadata: Engine):
+    first = continue_plans(metadata, wish(1000, 100))
+    assert continue_plans(metadata, wish(1000, 900)) == first
+    closed, new = continue_plans(metadata, wish(5000, 700))
+    mark_logged(metadata, first)  # the open form was announced, the closed one was not
+    assert continue_plans(metadata, wish(5000, 800)) == (closed, new)
+    mark_logged(metadata, [closed, new])
+    assert continue_plans(metadata, wish(5000, 800)) == ()
+
+
 def test_a_plan_never_starts_before_the_one_it_follows(metadata: Engine):
-    continue_plan(metadata, plan(1000, 1000))
-    closed, new = continue_plan(metadata, plan(2000, 10))
+    continue_plans(metadata, wish(1000, 1000))
+    closed, new = continue_plans(metadata, wish(2000, 10))
     assert (closed.from_ms, closed.to_ms, new.from_ms) == (1000, 1000, 1000)
+
+
+def test_a_learnt_cadence_yields_to_a_plan_that_was_handed_out(metadata: Engine):
+    mark_logged(metadata, continue_plans(metadata, wish(1000, 1000, learnt=True)))
+    assert continue_plans(metadata, wish(1000, 1500, learnt=True)) == ()
+    assert continue_plans(metadata, wish(30_000, 2000, learnt=True)) == ()  # it names version 1, which is there
+    second = [replace(interval, version=2) for interval in wish(30_000, 2000, learnt=True)]
+    mark_logged(metadata, continue_plans(metadata, second))
+    both = wish(40_000, 5, learnt=True) + wish(5000, 3000) + wish(50_000, 6, learnt=True)
+    given = continue_plans(metadata, both)
+    assert [(interval.interval_ms, interval.to_ms) for interval in given] == [(30_000, 3000), (5000, None)]
+    mark_logged(metadata, given)
+    assert continue_plans(metadata, wish(30_000, 4000, learnt=True)) == ()
 
 
 def test_reads_are_audited_in_batches_and_refusals_at_once(metadata: Engine):

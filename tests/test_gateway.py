@@ -287,6 +287,30 @@ def test_a_collector_that_never_asks_gets_a_plan_learnt_from_its_frames(tmp_path
         assert len(plans_of(restarted.records())) == 1
 
 
+def cadence(sequence: int, newest_ms: int, interval_ms: int) -> bytes:
+    return encode(stamp("host-1", sequence, newest_ms, interval_ms=interval_ms), content(), inline=True)
+
+
+def test_a_learnt_plan_follows_a_cadence_that_was_changed(tmp_path: Path):
+    start_ms = NOW_MS - 600_000
+    with serving(tmp_path) as run:
+        token = run.token()
+        sent = [
+            cadence(1, start_ms, 1000),
+            cadence(2, start_ms + 1000, 1000),
+            cadence(3, start_ms + 30_000, 30_000),  # both cadences may go on side by side
+            cadence(4, start_ms + 90_000, 30_000),  # the old one has gone
+            cadence(5, start_ms + 500, 1000),  # a backlog of the old one changes nothing
+        ]
+        assert [run.post(body, token).status for body in sent] == [200] * 5
+        plans = plans_of(run.records())
+    assert [(plan["interval_ms"], plan["from_ms"], plan["to_ms"]) for plan in plans] == [
+        (1000, start_ms, None),
+        (1000, start_ms, start_ms + 2000),
+        (30_000, start_ms + 2000, None),
+    ]
+
+
 def test_a_plan_that_could_not_be_announced_is_announced_later(tmp_path: Path):
     flaky: list[FlakyLog] = []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     Engine,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     UniqueConstraint,
     create_engine,
     event,
+    false,
     insert,
     inspect,
     make_url,
@@ -106,7 +108,8 @@ PLANS = Table(
     Column("from_ms", BigInteger, nullable=False),
     Column("to_ms", BigInteger),
     Column("version", BigInteger, nullable=False),
-    Column("unlogged", Integer, nullable=False, server_default="0"),
+    Column("learnt", Boolean, nullable=False, server_default=false()),
+    Column("unlogged", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("tenant_id", "cluster_id", "collector_id", "kind", "version", name="plans_version"),
 )
 

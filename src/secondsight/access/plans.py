@@ -26,6 +26,7 @@ class PlanInterval:
     Attributes:
         from_ms, to_ms: Half open, epoch ms; to_ms is None while in force.
         version: Counts the intervals of a collector and kind from 1.
+        learnt: Taken from what the collector sends; such an interval never follows one that was handed out.
     """
 
     tenant_id: str
@@ -37,18 +38,6 @@ class PlanInterval:
     from_ms: int
     to_ms: int | None = None
     version: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class PlanWish:
-    """A cadence that shall be in force from `interval.from_ms` on.
-
-    Attributes:
-        interval: Its version and to_ms are not used.
-        learnt: Taken from what the collector sends: yields to whatever plan is in force.
-    """
-
-    interval: PlanInterval
     learnt: bool = False
 
 
@@ -60,24 +49,31 @@ def plans_in_force(metadata: Engine, tenant_id: str, cluster_id: str, collector_
     return tuple(_interval(row) for row in rows)
 
 
-def continue_plans(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanInterval, ...]:
+def continue_plans(metadata: Engine, wanted: Sequence[PlanInterval]) -> tuple[PlanInterval, ...]:
     """Put cadences in force and return every interval, of these collectors and kinds, that is still to be announced.
 
-    An interval in force of another cadence is closed where the new one starts; the new one never starts before it. All
-    or nothing; safe beside other processes that do the same.
+    An interval in force is closed where the new one starts; the new one never starts before it. Nothing is written
+    where the same cadence is in force already. A learnt interval is written only as the version that it names, and not
+    while a handed-out plan is in force. All or nothing; safe beside other processes that do the same.
 
     Raises:
         Retryable: Others kept being faster.
     """
     for _ in range(_WRITE_TRIES):
-        written = [interval for wish in _distinct(wishes) for interval in _continuation(metadata, wish)]
+        written = [interval for each in _distinct(wanted) for interval in _continuation(metadata, each)]
         try:
             if written:
                 _write(metadata, written)
         except IntegrityError:
             continue
-        return _unlogged(metadata, wishes)
+        return _unlogged(metadata, wanted)
     raise Retryable("the plans of these collectors are being written by others")
+
+
+def newest_plans(metadata: Engine, like: Iterable[PlanInterval]) -> tuple[PlanInterval, ...]:
+    """Return the newest interval of each collector and kind named by `like`."""
+    found = (_last(metadata, each) for each in _distinct(like))
+    return tuple(interval for interval in found if interval is not None)
 
 
 def mark_logged(metadata: Engine, intervals: Iterable[PlanInterval]) -> None:
@@ -85,34 +81,40 @@ def mark_logged(metadata: Engine, intervals: Iterable[PlanInterval]) -> None:
     with writing(metadata) as connection:
         for interval in intervals:
             same_end = PLANS.c.to_ms.is_(None) if interval.to_ms is None else PLANS.c.to_ms == interval.to_ms
-            connection.execute(update(PLANS).where(_this(interval), same_end).values(unlogged=0))
+            connection.execute(update(PLANS).where(_this(interval), same_end).values(unlogged=False))
 
 
 _INTERVALS = select(*(PLANS.c[field.name] for field in fields(PlanInterval)))
 
 
-def _distinct(wishes: Iterable[PlanWish]) -> Iterable[PlanWish]:
-    """Return one wish per collector and kind: the last that is not learnt, else the first."""
-    chosen: dict[tuple[str, ...], PlanWish] = {}
-    for wish in wishes:
-        interval = wish.interval
+def _distinct(wanted: Iterable[PlanInterval]) -> Iterable[PlanInterval]:
+    """Return one interval per collector and kind: the last that was handed out, else the first learnt."""
+    chosen: dict[tuple[str, ...], PlanInterval] = {}
+    for interval in wanted:
         key = (interval.tenant_id, interval.cluster_id, interval.collector_id, interval.kind)
-        if key not in chosen or not wish.learnt:
-            chosen[key] = wish
+        if key not in chosen or not interval.learnt:
+            chosen[key] = interval
     return chosen.values()
 
 
-def _continuation(metadata: Engine, wish: PlanWish) -> tuple[PlanInterval, ...]:
-    """Return the intervals to write for a wish: the one closed and the new one, the new one alone, or nothing."""
-    wanted = replace(wish.interval, to_ms=None)
+def _continuation(metadata: Engine, wanted: PlanInterval) -> tuple[PlanInterval, ...]:
+    """Return the intervals to write: the one closed and the new one, the new one alone, or nothing."""
     last = _last(metadata, wanted)
     if last is None:
-        return (replace(wanted, version=1),)
-    if last.to_ms is None and (wish.learnt or last.interval_ms == wanted.interval_ms):
+        return (replace(wanted, to_ms=None, version=1),)
+    if last.to_ms is None and (_same(last, wanted) or _yields(wanted, last)):
         return ()
     from_ms = max(wanted.from_ms, last.to_ms or last.from_ms)
-    new = replace(wanted, version=last.version + 1, from_ms=from_ms)
+    new = replace(wanted, to_ms=None, version=last.version + 1, from_ms=from_ms)
     return (new,) if last.to_ms is not None else (replace(last, to_ms=from_ms), new)
+
+
+def _same(last: PlanInterval, wanted: PlanInterval) -> bool:
+    return (last.interval_ms, last.learnt) == (wanted.interval_ms, wanted.learnt)
+
+
+def _yields(wanted: PlanInterval, last: PlanInterval) -> bool:
+    return wanted.learnt and (not last.learnt or wanted.version <= last.version)
 
 
 def _last(metadata: Engine, like: PlanInterval) -> PlanInterval | None:
@@ -133,21 +135,21 @@ def _write(metadata: Engine, intervals: Sequence[PlanInterval]) -> None:
 
 
 def _close(connection: Connection, interval: PlanInterval) -> None:
-    connection.execute(update(PLANS).where(_this(interval)).values(to_ms=interval.to_ms, unlogged=1))
+    connection.execute(update(PLANS).where(_this(interval)).values(to_ms=interval.to_ms, unlogged=True))
 
 
-def _unlogged(metadata: Engine, wishes: Sequence[PlanWish]) -> tuple[PlanInterval, ...]:
+def _unlogged(metadata: Engine, wanted: Sequence[PlanInterval]) -> tuple[PlanInterval, ...]:
     found: dict[PlanInterval, None] = {}
     with reading(metadata) as connection:
-        for wish in _distinct(wishes):
-            waiting = _INTERVALS.where(_of_kind(wish.interval), PLANS.c.unlogged == 1).order_by(PLANS.c.version)
+        for each in _distinct(wanted):
+            waiting = _INTERVALS.where(_of_kind(each), PLANS.c.unlogged.is_(True)).order_by(PLANS.c.version)
             found.update((_interval(row), None) for row in connection.execute(waiting))
     return tuple(found)
 
 
 def _row(interval: PlanInterval) -> dict[str, Any]:
     named = {field.name: getattr(interval, field.name) for field in fields(interval)}
-    return {**named, "kind": interval.kind.value, "unlogged": 1}
+    return {**named, "kind": interval.kind.value, "unlogged": True}
 
 
 def _interval(row: Row[Any]) -> PlanInterval:

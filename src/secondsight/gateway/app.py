@@ -24,7 +24,7 @@ from secondsight.gateway.frames import Verdict, answer_body
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import KnownDefinitions
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
-from secondsight.gateway.plan import Plans, Wish, agent_id
+from secondsight.gateway.plan import InForce, Plans, Wish, agent_id
 from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.selfmetrics import SelfMetrics
@@ -68,7 +68,7 @@ class Gateway:
         self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
         self._definitions = Gatherer[_Pair, None]("definitions", known.store, _pair_bytes, APPEND_BYTES)
-        self._wishes = Gatherer[Wish, None]("plans", self._plans.announce, _one, BATCH_ITEMS)
+        self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._wishes.submit)
         self._intake = Intake(known, self._plans, sinks, bounds, clock)
@@ -149,11 +149,10 @@ class Gateway:
         await self._pressure.require_room()
         with Body(self._pressure, self._config.body_bytes, self._config.body_timeout_seconds) as body:
             content = await body.read(request)
-            post, verdict = await self._intake.take(identity, content)
+            verdict = await self._intake.take(identity, content)
         self._count(verdict, len(content))
-        tag = self._plans.plan(post.heads[0].header.collector_id).etag if post.heads else ""
         answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
-        return Answer(200, answer, headers=((b"x-secondsight-plan", tag.encode()),) if tag else ())
+        return Answer(200, answer, headers=((b"x-secondsight-plan", self._plans.etag.encode()),))
 
     async def _get_plan(self, request: Request) -> Answer:
         identity = await self._collector(request)
@@ -164,8 +163,7 @@ class Gateway:
         host_id = parse_qs(request.query.decode("latin-1")).get("host", [agent_id(collector_id)])[0]
         wishes = self._plans.handed_out(identity, collector_id, host_id)
         if wishes:
-            await self._wishes.submit(wishes)
-            self._plans.settle(wishes)
+            self._plans.settle(wishes, await self._wishes.submit(wishes))
         plan = self._plans.plan(collector_id)
         headers = ((b"etag", plan.etag.encode()), (b"x-secondsight-plan", plan.etag.encode()))
         if request.headers.get(b"if-none-match", b"").removeprefix(b"W/") == plan.etag.encode():

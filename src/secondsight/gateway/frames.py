@@ -157,6 +157,8 @@ def _refusal(post: Post, head: FrameHead, known: KnownDefinitions, bounds: Bound
         if error.code == "schema_unknown":
             raise
         return Refusal(error.code, error.message)
+    if not head.header.host_id or (head.header.rows and head.header.interval_ms < 1):
+        return Refusal("bad_frame", f"collector {head.header.collector_id} sent a frame without host or cadence")
     return refused_time(head.header, post.ingest_time_ms, bounds) or columns
 
 

@@ -14,7 +14,7 @@ from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, Refusal
 from secondsight.gateway.frames import Post, Verdict, admit, read_post, unknown_definitions
 from secondsight.gateway.known import KnownDefinitions, inline_definitions
-from secondsight.gateway.plan import Plans, Wish
+from secondsight.gateway.plan import InForce, Plans, Wish
 from secondsight.gateway.repeats import Repeats
 
 CONTENT_TYPE = b"application/x-secondsight-frame"
@@ -35,11 +35,12 @@ class Sinks:
     Attributes:
         records: Takes (key, value) for the topic `ingest`.
         definitions: Takes (hash, blob).
+        plans: Takes wishes and returns what is in force then.
     """
 
     records: Callable[[Sequence[tuple[bytes, bytes]]], Awaitable[None]]
     definitions: Callable[[Sequence[tuple[bytes, bytes]]], Awaitable[None]]
-    plans: Callable[[Sequence[Wish]], Awaitable[None]]
+    plans: Callable[[Sequence[Wish]], Awaitable[InForce]]
 
 
 class Intake:
@@ -53,7 +54,7 @@ class Intake:
         self._clock = clock
         self._repeats = Repeats()
 
-    async def take(self, identity: Identity, body: bytes) -> tuple[Post, Verdict]:
+    async def take(self, identity: Identity, body: bytes) -> Verdict:
         """Store what is admissible of a body and return what became of each frame; durable when it returns.
 
         Raises:
@@ -66,12 +67,11 @@ class Intake:
         verdict = admit(post, self._known, self._repeats, self._bounds)
         wishes = self._plans.learnt(identity, verdict.accepted)
         if wishes:
-            await self._sinks.plans(wishes)
-            self._plans.settle(wishes)
+            self._plans.settle(wishes, await self._sinks.plans(wishes))
         if verdict.records:
             await self._sinks.records(verdict.records)
         self._repeats.add(verdict.repeat_keys)
-        return post, verdict
+        return verdict
 
     async def _learn_definitions(self, post: Post) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""

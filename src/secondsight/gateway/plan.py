@@ -6,29 +6,27 @@ frames. Each interval is written to the metadata store and announced in the log,
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import orjson
 from sqlalchemy import Engine
 
 from secondsight.access.identity import Identity
-from secondsight.access.plans import PlanInterval, PlanWish, continue_plans, mark_logged
+from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, newest_plans
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.model import EntityKind
 from secondsight.wire.content import Header
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
 
+Key = tuple[str, str, str, EntityKind]
+"""Tenant, cluster, collector, kind."""
+
+InForce = Mapping[Key, PlanInterval]
 REMEMBERED_PLANS = 500_000
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """A plan wish with the region of who made it."""
-
-    wish: PlanWish
-    region: str
+CADENCE_LEFT_MS = 60_000
+"""A learnt cadence has ended when ticks of another one come this long after its last tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,24 @@ class Plan:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An interval that shall be in force, with the region of who made the wish."""
+
+    interval: PlanInterval
+    region: str
+
+
+@dataclass(slots=True)
+class _Known:
+    """What this gateway knows to be in force for a collector and kind; `last_tick_ms` is of ticks at that cadence."""
+
+    interval: PlanInterval
+    last_tick_ms: int
+
+
 class Plans:
-    """Plans of all collectors. `note` and `settled` are for the event loop, `announce` for a thread.
+    """Plans of all collectors. `announce` is for a thread, everything else for the event loop.
 
     Args:
         interval_ms: Cadence of the default plan.
@@ -56,69 +70,85 @@ class Plans:
         self._ingest = ingest
         self._clock = clock
         self._interval_ms = interval_ms
-        self._settled: OrderedDict[tuple[str, ...], int | None] = OrderedDict()
+        self._kinds = {kind.value: {"intervalMs": interval_ms, "metrics": "all"} for kind in EntityKind}
+        self._in_force: OrderedDict[Key, _Known] = OrderedDict()
+        self.etag = f'"{hashlib.blake2b(orjson.dumps(self._kinds), digest_size=8).hexdigest()}"'
 
     def plan(self, collector_id: str) -> Plan:
         """Return the plan of a collector's agent; the part of an id after its first slash names one of its sources."""
-        kinds = {kind.value: {"intervalMs": self._interval_ms, "metrics": "all"} for kind in EntityKind}
-        body = orjson.dumps({"collectorId": agent_id(collector_id), "kinds": kinds, "untilMs": None})
-        return Plan(body, f'"{hashlib.blake2b(body, digest_size=8).hexdigest()}"')
+        body = {"collectorId": agent_id(collector_id), "kinds": self._kinds, "untilMs": None}
+        return Plan(orjson.dumps(body), self.etag)
 
     def handed_out(self, identity: Identity, collector_id: str, host_id: str) -> list[Wish]:
         """Return the wishes that handing out the plan makes and that are not settled yet."""
+        home = (identity.tenant_id, identity.cluster_id, collector_id, host_id)
         now_ms = self._clock.now_ms()
-        wishes = [
-            Wish(PlanWish(_interval(identity, collector_id, host_id, kind, self._interval_ms, now_ms)), identity.region)
-            for kind in EntityKind
-        ]
-        return [wish for wish in wishes if self._settled.get(_key(wish.wish)) != self._interval_ms]
+        wishes = [Wish(PlanInterval(*home, kind, self._interval_ms, now_ms), identity.region) for kind in EntityKind]
+        return [wish for wish in wishes if self._is_news(wish)]
 
     def learnt(self, identity: Identity, headers: Iterable[Header]) -> list[Wish]:
-        """Return a wish for each collector and kind that no plan is known of."""
+        """Return a wish for each collector and kind that no plan is known of, or whose learnt cadence was left."""
         found: dict[tuple[str, ...], Wish] = {}
         for header in headers:
-            key = (identity.tenant_id, identity.cluster_id, header.collector_id, header.kind)
-            if key in self._settled or not len(header.tick_times_ms) or header.interval_ms < 1:
+            if not len(header.tick_times_ms) or header.interval_ms < 1:
                 continue
-            from_ms = int(header.tick_times_ms[0]) + header.correction_ms
-            if key not in found or from_ms < found[key].wish.interval.from_ms:
-                interval = _interval(
-                    identity, header.collector_id, header.host_id, header.kind, header.interval_ms, from_ms
-                )
-                found[key] = Wish(PlanWish(interval, learnt=True), identity.region)
+            interval = self._learnt_interval(identity, header)
+            if interval is not None:
+                first = found.setdefault(_key(interval), Wish(interval, identity.region))
+                if interval.from_ms < first.interval.from_ms:
+                    found[_key(interval)] = Wish(interval, identity.region)
         return list(found.values())
 
-    def settle(self, wishes: Iterable[Wish]) -> None:
-        """Remember that these wishes were announced."""
+    def settle(self, wishes: Iterable[Wish], in_force: InForce) -> None:
+        """Remember what the announcement of these wishes put, or found, in force."""
         for wish in wishes:
-            interval = wish.wish.interval
-            self._settled[_key(wish.wish)] = None if wish.wish.learnt else interval.interval_ms
-        while len(self._settled) > REMEMBERED_PLANS:
-            self._settled.popitem(last=False)
+            key = _key(wish.interval)
+            if key in in_force:
+                self._in_force[key] = _Known(in_force[key], wish.interval.from_ms)
+        while len(self._in_force) > REMEMBERED_PLANS:
+            self._in_force.popitem(last=False)
 
-    def announce(self, wishes: Sequence[Wish]) -> None:
-        """Put plans in force and announce in the log what that changed; blocks.
+    def announce(self, wishes: Sequence[Wish]) -> InForce:
+        """Put plans in force, announce in the log what that changed, and return what is in force then; blocks.
 
         Raises:
             Retryable: Doing it again is right.
         """
-        regions = {_collector(wish.wish.interval): wish.region for wish in wishes}
-        intervals = continue_plans(self._metadata, [wish.wish for wish in wishes])
+        regions = {_collector(wish.interval): wish.region for wish in wishes}
+        wanted = [wish.interval for wish in wishes]
+        intervals = continue_plans(self._metadata, wanted)
         if intervals:
             now_ms = self._clock.now_ms()
             self._ingest.append([_record(interval, regions[_collector(interval)], now_ms) for interval in intervals])
             mark_logged(self._metadata, intervals)
+        return {_key(interval): interval for interval in newest_plans(self._metadata, wanted)}
+
+    def _is_news(self, wish: Wish) -> bool:
+        known = self._in_force.get(_key(wish.interval))
+        if known is None:
+            return True
+        return known.interval.learnt or known.interval.interval_ms != wish.interval.interval_ms
+
+    def _learnt_interval(self, identity: Identity, header: Header) -> PlanInterval | None:
+        """Return the interval that a frame's cadence is to begin, or None where nothing is to change."""
+        first_ms = int(header.tick_times_ms[0]) + header.correction_ms
+        home = (identity.tenant_id, identity.cluster_id, header.collector_id, header.host_id)
+        wanted = PlanInterval(*home, header.kind, header.interval_ms, first_ms, learnt=True)
+        known = self._in_force.get(_key(wanted))
+        if known is None:
+            return wanted
+        if known.interval.interval_ms == header.interval_ms:
+            known.last_tick_ms = max(known.last_tick_ms, int(header.tick_times_ms[-1]) + header.correction_ms)
+            return None
+        if not known.interval.learnt or first_ms <= known.last_tick_ms + CADENCE_LEFT_MS:
+            return None
+        from_ms = known.last_tick_ms + known.interval.interval_ms
+        return replace(wanted, from_ms=from_ms, version=known.interval.version + 1)
 
 
 def agent_id(collector_id: str) -> str:
     """Return the id of the agent that a collector belongs to."""
     return collector_id.partition("/")[0]
-
-
-def _interval(
-    identity: Identity, collector_id: str, host_id: str, kind: EntityKind, interval_ms: int, from_ms: int
-) -> PlanInterval:
-    return PlanInterval(identity.tenant_id, identity.cluster_id, collector_id, host_id, kind, interval_ms, from_ms)
 
 
 def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, bytes]:
@@ -137,9 +167,9 @@ def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, by
     return partition_key(interval.tenant_id, interval.cluster_id, interval.host_id), encode_envelope(envelope)
 
 
+def _key(interval: PlanInterval) -> Key:
+    return (*_collector(interval), interval.kind)
+
+
 def _collector(interval: PlanInterval) -> tuple[str, str, str]:
     return interval.tenant_id, interval.cluster_id, interval.collector_id
-
-
-def _key(wish: PlanWish) -> tuple[str, ...]:
-    return (*_collector(wish.interval), wish.interval.kind)

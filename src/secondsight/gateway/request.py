@@ -13,7 +13,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Disconnected(Exception):  # noqa: N818 - an event, not an error of ours
+class Disconnected(Exception):
     """The sender went away before its body was complete."""
 
 

@@ -5,13 +5,14 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvicorn
 
 from secondsight.access.metadata import open_metadata
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
-from secondsight.errors import Rejected
+from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
 from secondsight.log.embedded import EmbeddedLogWriter
@@ -48,7 +49,7 @@ def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
     ingest = EmbeddedLogWriter(root, INGEST_TOPIC, config.partitions, clock)
     definitions = EmbeddedLogWriter(root, DEFINITIONS_TOPIC, 1, clock)
     metadata = open_metadata(config.metadata_address)
-    return Stores(metadata, ingest, definitions, lambda: backlog_bytes(root, INGEST_TOPIC, PROCESSOR_GROUP))
+    return Stores(metadata, ingest, definitions, lambda: _measure_backlog(root))
 
 
 def server_config(gateway: Gateway, config: GatewayConfig) -> uvicorn.Config:
@@ -86,6 +87,13 @@ def open_listening(listen: str) -> socket.socket:
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
+
+
+def _measure_backlog(root: Path) -> int:
+    try:
+        return backlog_bytes(root, INGEST_TOPIC, PROCESSOR_GROUP)
+    except OSError as error:
+        raise Retryable(f"the backlog of {root} cannot be measured: {error}") from error
 
 
 class Server(uvicorn.Server):
