@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.catalog.load import load_catalog
-from secondsight.catalog.metric import Metric, MetricType
+from secondsight.catalog.metric import Metric, MetricType, RollupSet
 from secondsight.model import EntityKind
 from secondsight.store import codecs
 from secondsight.store.chdb import ChdbStore
@@ -43,6 +43,8 @@ CLUSTERS = 4
 START_MS = 1_767_225_600_000
 SEED = 20260101
 REPEATS = 5
+ROUNDS = 1 if QUICK else 2
+NO_BACKGROUND_MERGES = {"max_bytes_to_merge_at_max_space_in_pool": "1"}
 BUCKET = "toStartOfTenMinutes(event_time)"
 NUMPY_TYPES = {"f64": "f8"} | {f"{sign}{bits}": f"{sign}{bits // 8}" for sign in "ui" for bits in (8, 16, 32, 64)}
 
@@ -67,12 +69,12 @@ def values_of(metric: Metric, shape: tuple[int, int], rng: np.random.Generator) 
     """Return stored values of one metric that behave as its class does, shape (seconds, gpus)."""
     level = rng.uniform(0.3, 0.8, shape[1])
     noise = rng.normal(0, 0.06, shape)
-    if metric.type is MetricType.STATE or codecs.codec_of(metric) == codecs.PLAIN:
+    if metric.unit == "Hz" or metric.rollup in (RollupSet.STATE, RollupSet.CONSTANT):
         values = 1980 - 15 * (rng.random(shape) < 0.01) if metric.unit == "Hz" else np.ones(shape)
     elif metric.type is MetricType.COUNTER:
         per_second = np.abs(400_000 * (level + noise)) if is_busy(metric) else rng.random(shape) < 0.0005
         values = 1e6 + np.cumsum(per_second, axis=0)
-    elif codecs.is_noisy(metric):
+    elif metric.unit.endswith("/s") or (metric.unit == "1" and metric.resolution < 1e-4):
         values = np.clip(level + noise, 0, 1) * (1e6 if metric.unit == "1" else 2e9 / (metric.resolution or 1))
     elif metric.unit == "W":
         values = (500 + 250 * level + 100 * noise) / metric.resolution
@@ -124,7 +126,18 @@ def _batch(first: int, by_host: bool, rng: np.random.Generator) -> dict[str, Col
         name: NullableColumn(flat(matrix[first : first + BATCH_SECONDS]), np.ones(rows, bool))
         for name, matrix in matrices().items()
     }
-    return keys | cells
+    return keys | cells | {"version": version_of(cells, rows)}
+
+
+def version_of(cells: dict[str, ColumnValues], rows: int) -> WideColumn:
+    """Return versions as the processor makes them: count of values, their ranks, the sum of their bits."""
+    total = np.zeros(rows, np.uint64)
+    for column in cells.values():
+        if isinstance(column, NullableColumn) and column.values.dtype.kind in "iu":
+            total += column.values.astype(np.uint64)
+    total &= np.uint64((1 << 56) - 1)
+    high = np.uint64((len(cells) << 48) | (len(cells) * 9 << 24)) | (total >> np.uint64(32))
+    return WideColumn(high, total << np.uint64(32))
 
 
 def _keys(
@@ -156,9 +169,6 @@ def _keys(
         "sequence": (seconds // 5).astype(np.uint64),
         "boot_id": names(hosts, "2f1f5e0c-8d5b-4b5e-a5f0-", GPUS // GPUS_PER_HOST),
         "schema_id": np.full(rows, 77, np.uint64),
-        "version": WideColumn(
-            np.full(rows, 87 << 48, np.uint64) + (87 * 9 << 24), rng.integers(0, 1 << 63, rows, np.uint64)
-        ),
         "job_id": names(hosts // 4, "job-", GPUS // GPUS_PER_HOST // 4 + 1),
         "owner_team": names(hosts // 8, "team-", GPUS // GPUS_PER_HOST // 8 + 1),
         "quality": MapColumn(bad, np.zeros(len(bad), np.int32), ["gpu_power_watts"], np.full(len(bad), 6, np.uint8)),
@@ -168,7 +178,6 @@ def _keys(
 def variants(base: TableSpec, metrics: tuple[Metric, ...]) -> Iterator[Variant]:
     """Yield each variant; the first is the one in use."""
     scalars = {metric.name: metric for metric in metrics}
-    yield Variant("in use (engine cold)", base)
     yield Variant("in use", base)
     no_bucket = tuple(part for part in RAW_ORDER if part != BUCKET)
     yield Variant("order key without the ten-minute bucket", replace(base, order=no_bucket), bucketed=False)
@@ -178,6 +187,10 @@ def variants(base: TableSpec, metrics: tuple[Metric, ...]) -> Iterator[Variant]:
     )
     yield Variant("plain integers, absent is 0", _recolumned(base, _as_plain, scalars), prepare=_plain_cells)
     yield Variant("ZSTD(1) everywhere", _recolumned(base, _as_zstd, scalars))
+    yield Variant("noise as T64", _recolumned(base, _without_steps(codecs.NOISE, "T64('bit'),ZSTD(1)"), scalars))
+    yield Variant(
+        "noise as Delta,T64", _recolumned(base, _without_steps(codecs.NOISE, "Delta,T64('bit'),ZSTD(1)"), scalars)
+    )
     yield Variant("keys as String", _recolumned(base, _as_string, {}))
     yield Variant("version UInt64", _recolumned(base, _as_short_version, {}), prepare=_short_version)
     yield Variant("no quality map given", base, prepare=lambda columns: _without(columns, "quality"))
@@ -187,7 +200,6 @@ def variants(base: TableSpec, metrics: tuple[Metric, ...]) -> Iterator[Variant]:
     yield Variant("min_bytes_for_wide_part 1 GiB", _with_settings(base, min_bytes_for_wide_part=str(1 << 30)))
     yield Variant("optimize_on_insert 1", base, settings={"optimize_on_insert": 1})
     yield Variant("rows by time, then host", base)
-    yield Variant("in use, again", base)
 
 
 def _recolumned(
@@ -210,6 +222,10 @@ def _as_plain(column: ColumnSpec, metric: Metric | None) -> ColumnSpec:
 
 def _as_zstd(column: ColumnSpec, metric: Metric | None) -> ColumnSpec:
     return replace(column, codec="ZSTD(1)") if metric else column
+
+
+def _without_steps(codec: str, other: str) -> Callable[[ColumnSpec, Metric | None], ColumnSpec]:
+    return lambda column, _metric: replace(column, codec=other) if column.codec == codec else column
 
 
 def _as_string(column: ColumnSpec, _metric: Metric | None) -> ColumnSpec:
@@ -267,11 +283,14 @@ def questions(variant: Variant) -> dict[str, str]:
     place = "tenant_id = 'tenant-00000'"
     gpu = f"{place} AND cluster_id = 'cluster-00001' AND host_id = 'host-00001' AND entity LIKE 'GPU-00000009%'"
     cluster = f"{place} AND cluster_id = 'cluster-00001'"
+    power = "gpu_power_watts"
+    window = "toStartOfInterval(event_time, INTERVAL 30 SECOND)"
+    top = f"{place} AND {during(300)} GROUP BY entity ORDER BY v DESC LIMIT 5"
     return {
-        "top 5, 5 min": f"SELECT entity, avg(gpu_power_watts) AS v FROM t WHERE {place} AND {during(300)} GROUP BY entity ORDER BY v DESC LIMIT 5",
-        "one GPU, 15 min": f"SELECT event_time, gpu_power_watts FROM t WHERE {gpu} AND {during(900)} ORDER BY event_time",
-        "cluster, 30 s": f"SELECT toStartOfInterval(event_time, INTERVAL 30 SECOND) AS w, avg(gpu_power_watts) FROM t WHERE {cluster} AND {during(3600)} GROUP BY w ORDER BY w",
-        "window, all columns": f"SELECT * FROM t FINAL WHERE {cluster} AND {during(300)}",
+        "top 5, 5 min": f"SELECT entity, avg({power}) AS v FROM t WHERE {top}",
+        "one GPU, 15 min": f"SELECT event_time, {power} FROM t WHERE {gpu} AND {during(900)} ORDER BY event_time",
+        "cluster, 1 h": f"SELECT {window} AS w, avg({power}) FROM t WHERE {cluster} AND {during(3600)} GROUP BY w",
+        "5 min, all columns": f"SELECT * FROM t FINAL WHERE {cluster} AND {during(300)}",
     }
 
 
@@ -288,10 +307,9 @@ def measure(store: ChdbStore, variant: Variant) -> dict[str, float]:
 
 def fill(store: ChdbStore, variant: Variant, seconds: int) -> tuple[int, int]:
     """Make the table anew, insert every batch and return (values, CPU ns)."""
-    spec = replace(variant.spec, name="t")
+    spec = replace(_with_settings(variant.spec, **NO_BACKGROUND_MERGES), name="t")
     store.query("DROP TABLE IF EXISTS t SYNC")
     store.query(spec.create_statement("secondsight"))
-    store.query("SYSTEM STOP MERGES t")
     values = spent_ns = 0
     for columns in batches(seconds, by_host=not variant.name.startswith("rows by time")):
         rows = arrow_table(spec, variant.prepare(columns))
@@ -303,8 +321,7 @@ def fill(store: ChdbStore, variant: Variant, seconds: int) -> tuple[int, int]:
 
 
 def merge(store: ChdbStore) -> int:
-    """Merge all parts into one and return the CPU ns it took."""
-    store.query("SYSTEM START MERGES t")
+    """Merge all parts into one at once and return the CPU ns it took."""
     started = time.process_time_ns()
     store.query("OPTIMIZE TABLE t FINAL", settings={"max_execution_time": 300})
     return time.process_time_ns() - started
@@ -323,62 +340,17 @@ def _ask(store: ChdbStore, variant: Variant) -> dict[str, float]:
     return answers
 
 
-def codec_bytes(store: ChdbStore, base: TableSpec, metrics: tuple[Metric, ...]) -> dict[str, dict[str, float]]:
-    """Return bytes per value for each codec, by the codec that the catalogue chooses and by unit."""
-    choices = (
-        codecs.PLAIN,
-        codecs.STEPS,
-        codecs.NOISE,
-        codecs.NOISY_STEPS,
-        "T64,ZSTD(1)",
-        codecs.TIMES,
-        "GCD,T64,ZSTD(1)",
-    )
-    integers = tuple(metric for metric in metrics if metric.dtype != "f64")
-    found: dict[str, dict[str, float]] = {}
-    for codec in choices:
-        spec = _recolumned(base, _coded(codec), {metric.name: metric for metric in integers})
-        fill(store, Variant(codec, _with_settings(spec, min_bytes_for_wide_part="0")), min(SECONDS, 900))
-        merge(store)
-        for group, per_value in _bytes_by_group(store, integers).items():
-            found.setdefault(group, {})[codec] = per_value
-    return found
-
-
-def _coded(codec: str) -> Callable[[ColumnSpec, Metric | None], ColumnSpec]:
-    return lambda column, metric: replace(column, codec=codec) if metric else column
-
-
-def _bytes_by_group(store: ChdbStore, metrics: tuple[Metric, ...]) -> dict[str, float]:
-    answer = store.query(
-        "SELECT column, sum(column_data_compressed_bytes) AS bytes, sum(rows) AS rows FROM system.parts_columns "
-        "WHERE table = 't' AND active GROUP BY column"
-    )
-    sizes = {row["column"]: row["bytes"] / row["rows"] for row in answer.to_pylist()}
-    groups: dict[str, list[float]] = {}
-    for index, metric in enumerate(metrics):
-        if index % 6 != 5:
-            busy = " busy" if metric.type is MetricType.COUNTER and is_busy(metric) else ""
-            groups.setdefault(f"{codecs.codec_of(metric)} {metric.type}{busy} {metric.unit}", []).append(
-                sizes[metric.name]
-            )
-    return {group: statistics.mean(found) for group, found in groups.items()}
-
-
 def main() -> None:
-    """Print each variant's figures, then bytes per value by codec."""
+    """Print each variant's figures, the better of two rounds."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp(prefix="layout-"))
-    metrics = gpu_metrics()
     base = table(load_catalog(), raw_table(EntityKind.GPU))
     store = ChdbStore(folder)
-    print(f"{GPUS} GPUs x {SECONDS} s x {len(metrics)} metrics, {os.cpu_count()} cores, seed {SEED}")
-    for variant in variants(base, metrics):
-        print(
-            json.dumps({"variant": variant.name} | {k: round(v, 3) for k, v in measure(store, variant).items()}),
-            flush=True,
-        )
-    for group, sizes in codec_bytes(store, base, metrics).items():
-        print(json.dumps({"class": group} | {codec: round(size, 3) for codec, size in sizes.items()}), flush=True)
+    print(f"{GPUS} GPUs x {SECONDS} s x {len(gpu_metrics())} metrics, {os.cpu_count()} cores, seed {SEED}")
+    measure(store, Variant("warm-up", base))
+    for variant in variants(base, gpu_metrics()):
+        rounds = [measure(store, variant) for _ in range(ROUNDS)]
+        best = {name: round(min(figures[name] for figures in rounds), 3) for name in rounds[0]}
+        print(json.dumps({"variant": variant.name} | best), flush=True)
     store.close()
     shutil.rmtree(folder)
 
