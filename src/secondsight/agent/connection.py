@@ -1,6 +1,7 @@
 """Turn a request into an answer over one kept-alive connection, with a deadline and a limit on the answer's size.
 
-Requests are for one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip answers.
+Requests are for one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip
+answers.
 """
 
 import contextlib
@@ -140,6 +141,7 @@ class Connection:
                 connection.sock.settimeout(self._left(deadline))
         if response.length:
             raise http.client.IncompleteRead(b"".join(pieces), response.length)
+        response.close()
         return b"".join(pieces)
 
     def _left(self, deadline: float) -> float:

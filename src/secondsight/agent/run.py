@@ -129,10 +129,10 @@ def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: thre
     if hanging:
         logger.warning("readers hang and are left behind", extra={"readers": hanging})
     shipping.join(config.stop_seconds)
-    left = shipping.is_alive() or not shipper.drain(config.stop_seconds)
-    shipper.close()
-    shipping.join(ABORT_SECONDS)
-    if left:
-        logger.info("frames stay in the spool until the next start", extra={"records": parts.spool.records})
-    parts.spool.close()
-    logger.info("agent ended")
+    try:
+        left = shipping.is_alive() or not shipper.drain(config.stop_seconds)
+    finally:
+        shipper.close()
+        shipping.join(ABORT_SECONDS)
+        parts.spool.close()
+    logger.info("agent ended", extra={"frames_left": parts.spool.records if left else 0})

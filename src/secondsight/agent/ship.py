@@ -78,7 +78,16 @@ class Shipper:
     def run(self, stop: threading.Event) -> None:
         """Ship until `stop` is set."""
         while not stop.is_set():
-            stop.wait(self.step())
+            stop.wait(self._guarded_step())
+
+    def _guarded_step(self) -> float:
+        """Take a step; a fault of this program must not end delivery for ever, so it is logged and backed off from."""
+        try:
+            return self.step()
+        except Exception:
+            logger.exception("shipping failed on a fault of this program")
+            self._parts.counts.add("ship_broken")
+            return self._config.backoff_maximum_seconds
 
     def close(self) -> None:
         """Close the transport; may be called twice."""
