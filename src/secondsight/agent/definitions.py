@@ -18,16 +18,21 @@ FILES_MAXIMUM = 1024
 class KeptDefinitions:
     """Definitions of frames in one spool. Safe to call from threads as long as `keep` is called by one at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files_maximum: int = FILES_MAXIMUM) -> None:
         """Read what is kept; files that are damaged are left alone and not used.
+
+        Args:
+            folder: Made when it is not there.
+            files_maximum: Beyond it, the older half is deleted.
 
         Raises:
             OSError: The folder cannot be made or listed.
         """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._files_maximum = files_maximum
         self._kept: set[bytes] = set()
-        self.known = Definitions()
+        self.known = Definitions(max_entries=4 * files_maximum)
         for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime):
             if re.fullmatch(r"[0-9a-f]{32}", path.name):
                 self._read(path)
@@ -63,13 +68,13 @@ class KeptDefinitions:
         temporary.rename(self._folder / name.hex())
         self.known.add(blob)
         self._kept.add(name)
-        if len(self._kept) > FILES_MAXIMUM:
+        if len(self._kept) > self._files_maximum:
             self._prune()
 
     def _prune(self) -> None:
         """Delete the older half; frames that old have long been shipped or dropped."""
         paths = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime)
-        for path in paths[: FILES_MAXIMUM // 2]:
+        for path in paths[: self._files_maximum // 2]:
             path.unlink(missing_ok=True)
             if re.fullmatch(r"[0-9a-f]{32}", path.name):
                 self._kept.discard(bytes.fromhex(path.name))

@@ -238,7 +238,7 @@ def _named_schema(key: _Identity) -> KnownSchema:
     return KnownSchema(key.value, blob, definition_hash(blob), group_layouts(key.value))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16_384)
 def _named_entities(key: _Identity) -> KnownEntities:
     blob = entity_table_blob(key.value)
     return KnownEntities(key.value, blob, definition_hash(blob))

@@ -157,7 +157,7 @@ def _activity_values(state: GpuState, demand: Demand, activity: Floats) -> dict[
     tensor = np.where(busy, activity * demand.tensor_share + noise[0] * activity, 0.0)
     dram = np.where(busy, activity * 0.58 + noise[1] * activity + demand.reading * 0.05, 0.0)
     return {
-        "gpu_utilization_ratio": np.round(np.where(busy, np.clip(activity * 1.04 + 0.01 + noise[5], 0, 1), 0.0), 2),
+        "gpu_utilization_ratio": _percent(np.where(busy, activity * 1.04 + 0.01 + noise[5], 0.0)),
         "gpu_graphics_engine_active_ratio": _ratio(np.where(busy, activity * 1.02, 0.0)),
         "gpu_sm_active_ratio": _ratio(sm),
         "gpu_sm_occupancy_ratio": _ratio(sm * 0.47 + noise[2] * sm),
@@ -166,7 +166,7 @@ def _activity_values(state: GpuState, demand: Demand, activity: Floats) -> dict[
         "gpu_fp32_active_ratio": _ratio(sm * 0.11 + noise[3] * sm),
         "gpu_fp16_active_ratio": _ratio(sm * 0.06 + noise[4] * sm * 0.5),
         "gpu_fp64_active_ratio": np.zeros(activity.size),
-        "gpu_memory_copy_utilization_ratio": np.round(np.clip(dram * 0.9, 0, 1), 2),
+        "gpu_memory_copy_utilization_ratio": _percent(dram * 0.9),
         "gpu_encoder_utilization_ratio": np.zeros(activity.size),
         "gpu_decoder_utilization_ratio": np.zeros(activity.size),
     }
@@ -180,7 +180,7 @@ def _board_values(
     temperature = np.round(state.temperature)
     busy = activity > 0.005
     return {
-        "gpu_power_watts": np.round(power_watts, 3),
+        "gpu_power_watts": power_watts.round(3),
         "gpu_power_instant_watts": np.round(np.clip(instant, 15.0, None), 3),
         "gpu_power_limit_watts": np.full(gpus, board.power_limit_watts),
         "gpu_temperature_celsius": temperature,
@@ -270,4 +270,9 @@ _THROTTLE_BITS: Mapping[str, int] = {
 
 def _ratio(values: Floats) -> Floats:
     """Return ratios at the step of the profiling counters, 1e-6, inside 0..1."""
-    return np.round(np.clip(values, 0.0, 1.0), 6)
+    return np.asarray(np.round(np.clip(values, 0.0, 1.0), 6), dtype=np.float64)
+
+
+def _percent(values: Floats) -> Floats:
+    """Return ratios at the step of the utilisation counters, one per cent, inside 0..1."""
+    return np.asarray(np.round(np.clip(values, 0.0, 1.0), 2), dtype=np.float64)
