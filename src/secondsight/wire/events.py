@@ -21,7 +21,7 @@ def write_events(events: tuple[Event, ...]) -> bytes:
     return _dump([_event_fields(item) for item in events])
 
 
-def read_events(data: memoryview) -> tuple[Event, ...]:
+def read_events(data: bytes) -> tuple[Event, ...]:
     """Return the events of this data."""
     return tuple(_event(item) for item in _load(data))
 
@@ -31,7 +31,7 @@ def write_infos(infos: tuple[Info, ...]) -> bytes:
     return _dump([[item.metric, item.entity, item.part, item.time_ms, _sorted(item.attributes)] for item in infos])
 
 
-def read_infos(data: memoryview) -> tuple[Info, ...]:
+def read_infos(data: bytes) -> tuple[Info, ...]:
     """Return the infos of this data."""
     return tuple(_info(item) for item in _load(data))
 
@@ -52,9 +52,9 @@ def _dump(items: list[Any]) -> bytes:
         raise Rejected("bad_frame", f"an event cannot be written: {error}") from error
 
 
-def _load(data: memoryview) -> list[Any]:
+def _load(data: bytes) -> list[Any]:
     try:
-        items = json.loads(bytes(data), parse_constant=refuse)
+        items = json.loads(data, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise Rejected("bad_frame", "an event block is not JSON") from error
     if not isinstance(items, list):

@@ -1,7 +1,7 @@
 """Turn content into frames and back: a header that can be re-stamped and one zstd body of blocks.
 
 Frames come from the network. Whatever bytes are given, reading returns or raises `Rejected`, and takes memory in
-proportion to `Limits`. The wire checks shapes and bounds; whether a value is sane is for whoever knows the catalogue.
+proportion to `Limits`. The wire checks shapes and limits; whether a value is sane is for whoever knows the catalogue.
 """
 
 import threading
@@ -13,11 +13,12 @@ import zstandard
 
 from secondsight.errors import Rejected
 from secondsight.wire import blocks
-from secondsight.wire.blocks import Shape
-from secondsight.wire.content import Content, Frame, Header, HistogramRows, ScalarBlock
+from secondsight.wire.blocks import BlockReader, Shape
+from secondsight.wire.content import Content, EntityTable, Event, Frame, Header, HistogramRows, Info, ScalarBlock
 from secondsight.wire.events import read_events, read_infos, write_events, write_infos
 from secondsight.wire.header import (
     CURRENT_VERSION,
+    DEFAULT_LIMITS,
     SUPPORTED_VERSIONS,
     FrameHead,
     Limits,
@@ -80,7 +81,7 @@ def encode(
     *,
     inline: bool = False,
     version: int = CURRENT_VERSION,
-    limits: Limits | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> bytes:
     """Return the frame of `content`; with `inline` it carries its definitions.
 
@@ -89,30 +90,28 @@ def encode(
     """
     if version not in SUPPORTED_VERSIONS:
         raise Rejected("unsupported_version", f"cannot write version {version}")
-    bounds = limits or Limits()
     schema, entities = named_schema(content.schema), named_entities(content.entities)
     header = _header(stamp, content, schema, entities)
-    if len(stamp.tick_times_ms) > bounds.max_ticks:
+    if len(stamp.tick_times_ms) > limits.max_ticks:
         raise Rejected("frame_too_large", f"{len(stamp.tick_times_ms)} ticks")
-    shape = Shape(schema, len(stamp.tick_times_ms), len(content.entities.entities), version > 1, bounds)
+    shape = Shape(schema, len(stamp.tick_times_ms), len(content.entities.entities), version > 1, limits)
     raw = _write_body(content, shape, [schema.blob, entities.blob] if inline else [])
     body = _compressor().compress(raw)
     crc = google_crc32c.value(body)
     frame = write_header(FrameHead(header, version, inline, 0, 0, len(body), len(raw), crc)) + body
-    if len(raw) > bounds.max_raw_bytes or len(frame) > bounds.max_frame_bytes:
+    if len(raw) > limits.max_raw_bytes or len(frame) > limits.max_frame_bytes:
         raise Rejected("frame_too_large", f"{len(frame)} bytes, {len(raw)} unpacked")
     return frame
 
 
-def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limits | None = None) -> Frame:
+def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limits = DEFAULT_LIMITS) -> Frame:
     """Return the frame at `start`; definitions that it carries are added to `definitions`.
 
     Raises:
         Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`, `bad_schema`,
             `schema_unknown` (the sender shall send the frame again with its definitions).
     """
-    bounds = limits or Limits()
-    head = read_header(buffer, start, bounds)
+    head = read_header(buffer, start, limits)
     raw = _decompress(check_body(buffer, head), head.raw_bytes)
     pieces = blocks.split_blocks(raw)
     _learn(head, pieces, definitions)
@@ -122,25 +121,24 @@ def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limi
         raise Rejected("schema_unknown", f"definitions of {head.header.collector_id} are not known", "send them inline")
     if known.schema.kind != head.header.kind or entities.kind != head.header.kind:
         blocks.refuse("kinds of header and definitions differ")
-    shape = Shape(known, len(head.header.tick_times_ms), len(entities.entities), head.version > 1, bounds)
-    content = _read_content(pieces, shape, Content(known.schema, entities))
+    shape = Shape(known, len(head.header.tick_times_ms), len(entities.entities), head.version > 1, limits)
+    content = _read_content(pieces, shape, entities)
     _check_counts(head.header, content.scalars)
     return Frame(head.header, content)
 
 
-def split(body: bytes, limits: Limits | None = None) -> list[FrameHead]:
+def split(body: bytes, limits: Limits = DEFAULT_LIMITS) -> list[FrameHead]:
     """Return the heads of the frames that together fill `body`; their bodies are not looked at.
 
     Raises:
         Rejected: As `read_header`; `frame_too_large` also for too many frames.
     """
-    bounds = limits or Limits()
     heads: list[FrameHead] = []
     position = 0
     while position < len(body):
-        if len(heads) == bounds.max_frames:
-            raise Rejected("frame_too_large", f"more than {bounds.max_frames} frames in one body")
-        heads.append(read_header(body, position, bounds))
+        if len(heads) == limits.max_frames:
+            raise Rejected("frame_too_large", f"more than {limits.max_frames} frames in one body")
+        heads.append(read_header(body, position, limits))
         position = heads[-1].end
     return heads
 
@@ -169,8 +167,8 @@ def restamp(frame: bytes, *, tick_shift_ms: int = 0, **changes: Unpack[HeaderCha
         Rejected: As `read_header`; `bad_frame` when a new field does not fit.
     """
     head = read_header(frame)
-    header = replace(head.header, **changes)
-    header = replace(header, tick_times_ms=header.tick_times_ms + tick_shift_ms)
+    times = head.header.tick_times_ms + tick_shift_ms
+    header = replace(head.header, tick_times_ms=times, **changes)
     return write_header(replace(head, header=header)) + bytes(frame[head.body_start : head.end])
 
 
@@ -214,34 +212,36 @@ def _write_body(content: Content, shape: Shape, definitions: list[bytes]) -> byt
     return b"".join(parts)
 
 
-def _read_content(pieces: list[tuple[int, memoryview]], shape: Shape, empty: Content) -> Content:
+def _read_content(pieces: list[BlockReader], shape: Shape, entities: EntityTable) -> Content:
     scalars: ScalarBlock | None = None
     histograms: list[HistogramRows] = []
-    content = empty
-    for kind, data in pieces:
-        match kind:
+    events: tuple[Event, ...] = ()
+    infos: tuple[Info, ...] = ()
+    for piece in pieces:
+        match piece.kind:
             case blocks.SCALARS if scalars is None:
-                scalars = read_scalars(data, shape)
+                scalars = read_scalars(piece, shape)
             case blocks.HISTOGRAM if len(histograms) < len(shape.known.schema.histograms):
-                histograms.append(blocks.read_histogram(data, shape))
-            case blocks.EVENTS if not content.events:
-                content = replace(content, events=read_events(data))
-            case blocks.INFOS if not content.infos:
-                content = replace(content, infos=read_infos(data))
+                histograms.append(blocks.read_histogram(piece, shape))
+            case blocks.EVENTS if not events:
+                events = read_events(piece.rest())
+            case blocks.INFOS if not infos:
+                infos = read_infos(piece.rest())
             case blocks.SCHEMA | blocks.ENTITIES:
                 pass
             case _:
-                blocks.refuse(f"a block of kind {kind} is unknown or stands twice")
-    return replace(content, scalars=scalars, histograms=tuple(histograms))
+                blocks.refuse(f"a block of kind {piece.kind} is unknown or stands twice")
+    return Content(shape.known.schema, entities, scalars, tuple(histograms), events, infos)
 
 
-def _learn(head: FrameHead, pieces: list[tuple[int, memoryview]], definitions: Definitions) -> None:
+def _learn(head: FrameHead, pieces: list[BlockReader], definitions: Definitions) -> None:
     expected = {blocks.SCHEMA: head.header.schema_hash, blocks.ENTITIES: head.header.entities_hash}
-    blobs = [(kind, bytes(data)) for kind, data in pieces if kind in expected]
-    if [kind for kind, _ in blobs] != (list(expected) if head.inline else []):
+    found = [piece for piece in pieces if piece.kind in expected]
+    if [piece.kind for piece in found] != (list(expected) if head.inline else []):
         blocks.refuse("inline definitions are not those that the header announces")
-    for kind, blob in blobs:
-        if definition_hash(blob) != expected[kind]:
+    for piece in found:
+        blob = piece.rest()
+        if definition_hash(blob) != expected[piece.kind]:
             blocks.refuse("an inline definition has another hash than the header says")
         definitions.add(blob)
 

@@ -34,6 +34,7 @@ _PREFIX = Struct("<4sBBHIIII")
 _CRC_POSITION = _PREFIX.size - 4
 _FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
 _LENGTH = Struct("<H")
+_STEP = np.dtype("<u4")
 _KINDS = {code: kind for kind, code in KIND_CODES.items()}
 
 
@@ -54,6 +55,9 @@ class Limits:
     max_ticks: int = 3600
     max_cells: int = 1 << 22
     max_frames: int = 4096
+
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +142,12 @@ def write_header(head: FrameHead) -> bytes:
     return prefix[:_CRC_POSITION] + crc.to_bytes(4, "little") + rest
 
 
-def read_header(buffer: bytes, start: int = 0, limits: Limits | None = None) -> FrameHead:
+def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) -> FrameHead:
     """Read the header of the frame at `start`; the body must be there but is not looked at.
 
     Raises:
         Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`.
     """
-    bounds = limits or Limits()
     if len(buffer) - start < _PREFIX.size:
         raise Rejected("truncated", f"{len(buffer) - start} bytes are no frame prefix")
     magic, version, flags, header_bytes, body_bytes, raw_bytes, body_crc, crc = _PREFIX.unpack_from(buffer, start)
@@ -260,9 +263,9 @@ def _unpack_header(raw: bytes, flags: int, limits: Limits) -> Header:
 def _unpack_times(base: int, ticks: int, steps: bytes) -> I64:
     if not 0 <= base <= MAX_TIME_MS:
         raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
-    times = np.full(ticks, base, np.int64)
-    if ticks > 1:
-        times[1:] += np.frombuffer(steps, "<u4")
+    times = np.empty(ticks, np.int64)
+    times.fill(base)
+    times[1:] += np.frombuffer(steps, _STEP)
     return times
 
 
@@ -276,10 +279,10 @@ def _pack_text(text: str) -> bytes:
 def _unpack_texts(raw: bytes, position: int) -> list[str]:
     texts = []
     for _ in range(3):
-        start = position + _LENGTH.size
+        start = position + 2
         if start > len(raw):
             raise Rejected("bad_frame", "ids run over the header")
-        position = start + _LENGTH.unpack_from(raw, start - _LENGTH.size)[0]
+        position = start + int.from_bytes(raw[position:start], "little")
         texts.append(_decode_text(raw[start:position]))
     if position != len(raw):
         raise Rejected("bad_frame", "ids do not fill the header")
