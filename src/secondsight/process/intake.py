@@ -1,0 +1,304 @@
+"""Take log records into open windows and waiting rows.
+
+A batch is decoded whole, then the windows it adds to are made ready (loaded from the store where parts of them may be
+there), then pieces of one schema are applied together. Until the batch is through, its records are kept; taking them
+again after `Retryable` changes nothing that was taken already.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from secondsight.contracts import LogConsumer, LogRecord
+from secondsight.errors import Permanent
+from secondsight.model import EntityKind
+from secondsight.process.cells import WINDOW_MS, Piece, Settled
+from secondsight.process.columns import SchemaPlan
+from secondsight.process.deadletter import (
+    DEAD_LETTER,
+    QUARANTINE,
+    Loss,
+    Position,
+    gateway_row,
+    lost_row,
+    refused_row,
+    undecoded_row,
+)
+from secondsight.process.decode import Decoded, DefinitionReader, Seen, decode_rows, frame_key
+from secondsight.process.enrich import Attribution, Fact
+from secondsight.process.kinds import KindState
+from secondsight.process.land import (
+    ALLOCATION,
+    Row,
+    Source,
+    allocation_row,
+    event_row,
+    fact_of,
+    histogram_rows,
+    info_row,
+    plan_row,
+)
+from secondsight.process.load import load_pieces
+from secondsight.process.restamp import Restamper
+from secondsight.process.spans import SpanKey
+from secondsight.process.watermark import Progress
+from secondsight.process.world import HORIZON_MS, World
+from secondsight.process.write import places_of
+from secondsight.store.schema import raw_table, rollup_table
+from secondsight.wire.content import Frame, Header
+from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
+from secondsight.wire.header import read_header
+
+MAX_LOADS = 64
+"""Collectors whose rows are loaded by one query."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a batch of records holds, decoded.
+
+    Attributes:
+        pieces: Kind, window start, schema hash -> (piece, position of its record).
+        observed: (progress, header, newest event time, admission, log time), in log order.
+        facts: Allocation facts with the position of their record.
+    """
+
+    pieces: dict[tuple[EntityKind, int, bytes], list[tuple[Piece, Position]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    observed: list[tuple[Progress, Header, int, int, int]] = field(default_factory=list)
+    facts: list[tuple[Fact, Position]] = field(default_factory=list)
+    keys: list[tuple[object, ...]] = field(default_factory=list)
+
+
+class Intake:
+    """Takes records in. One thread uses it."""
+
+    def __init__(self, world: World, open_definitions: Callable[[], LogConsumer]) -> None:
+        self._world = world
+        self._seen = Seen()
+        self._waiting: list[LogRecord] = []
+        self._restamper = Restamper(world)
+        self._definitions = DefinitionReader(open_definitions)
+        self._definitions.read()
+
+    def take(self, records: Sequence[LogRecord], assigned: Iterable[int]) -> None:
+        """Take records in, after those that an earlier call could not finish.
+
+        Raises:
+            Retryable: The log or the store is away; call again, with further records or none.
+        """
+        self._waiting.extend(records)
+        batch = Batch()
+        for record in self._waiting:
+            self._decode(record, batch)
+        self._make_ready(batch)
+        for (kind, start_ms, _), items in batch.pieces.items():
+            self._apply(self._world.kinds[kind], start_ms, items)
+        self._restamper.take(batch.facts)
+        for progress, header, newest_ms, ingest_ms, log_ms in batch.observed:
+            progress.observe(header, newest_ms, ingest_ms, log_ms)
+        for key in batch.keys:
+            self._seen.add(key)
+        self._advance(assigned)
+
+    def close(self) -> None:
+        """Close the definitions topic; may be called twice."""
+        self._definitions.close()
+
+    def _advance(self, assigned: Iterable[int]) -> None:
+        """Note how far each partition has been read; one without new records has been read up to now."""
+        world, now_ms = self._world, self._world.clock.now_ms()
+        newest = {record.partition: record for record in self._waiting}
+        for partition in assigned:
+            if partition not in newest:
+                world.frontiers[partition] = max(world.log_ms(partition), now_ms)
+        for partition, record in newest.items():
+            world.frontiers[partition] = max(world.log_ms(partition), record.append_time_ms)
+            world.positions[partition] = record.offset + 1
+        self._waiting = []
+
+    def _decode(self, record: LogRecord, batch: Batch) -> None:
+        position = Position(record.partition, record.offset, record.append_time_ms)
+        try:
+            envelope = decode_envelope(record.value)
+        except Permanent as error:
+            self._dead(undecoded_row(position, error, record.value))
+            return
+        try:
+            self._decode_body(envelope, position, batch)
+        except Permanent as error:
+            self._dead(refused_row(position, error, envelope, _header_of(envelope)))
+
+    def _decode_body(self, envelope: Envelope, position: Position, batch: Batch) -> None:
+        landing = self._world.writer.landing
+        match envelope.type:
+            case RecordType.PLAN:
+                row = plan_row(envelope)
+                landing.add("plans", row, row["version"])
+            case RecordType.REFUSED:
+                self._dead(gateway_row(position, envelope))
+            case RecordType.FRAME:
+                self._decode_frame(envelope, position, batch)
+
+    def _decode_frame(self, envelope: Envelope, position: Position, batch: Batch) -> None:
+        world = self._world
+        header = read_header(envelope.body).header
+        place = (envelope.tenant_id, envelope.region, envelope.cluster_id, header.collector_id)
+        collector, progress = world.progress_of(place, header.host_id, position.partition)
+        progress.host_id, progress.partition = header.host_id, position.partition
+        key = frame_key(envelope, header)
+        if key in self._seen:
+            world.metrics.count("processor_duplicate_frames_total")
+            newest_ms = _newest(header, envelope.ingest_time_ms)
+            batch.observed.append((progress, header, newest_ms, envelope.ingest_time_ms, position.append_ms))
+            return
+        frame = self._definitions.decode(envelope)
+        state = world.kinds[header.kind]
+        plan = state.plan(header.schema_hash, frame.content.schema)
+        subjects = state.subjects(collector, header.entities_hash, frame.content.entities)
+        decoded = decode_rows(frame, envelope.ingest_time_ms, plan, subjects)
+        for start_ms, piece in decoded.pieces:
+            batch.pieces[header.kind, start_ms, header.schema_hash].append((piece, position))
+        self._note_losses(Source(envelope, frame), position, plan, decoded)
+        self._land(Source(envelope, frame), position, batch)
+        self._see_entities(envelope, frame, decoded)
+        batch.keys.append(key)
+        batch.observed.append((progress, header, decoded.newest_ms, envelope.ingest_time_ms, position.append_ms))
+        world.metrics.count("processor_values_total", header.values)
+
+    def _see_entities(self, envelope: Envelope, frame: Frame, decoded: Decoded) -> None:
+        if decoded.pieces:
+            first_ms = min(int(piece.time_ms.min()) for _, piece in decoded.pieces)
+            self._world.entities.see(envelope, frame, first_ms, decoded.newest_ms)
+
+    def _note_losses(self, source: Source, position: Position, plan: SchemaPlan, decoded: Decoded) -> None:
+        envelope, header = source.envelope, source.frame.header
+        losses = [Loss(DEAD_LETTER, reason, reason, metric, header.rows) for metric, reason in plan.dropped]
+        if decoded.future_rows:
+            text = f"{decoded.future_rows} rows lie more than 5 min ahead of their admission"
+            losses.append(Loss(QUARANTINE, "future", text, rows=decoded.future_rows, values=decoded.future_values))
+        for loss in losses:
+            self._dead(lost_row(position, loss, envelope, header))
+
+    def _land(self, source: Source, position: Position, batch: Batch) -> None:
+        content, landing = source.frame.content, self._world.writer.landing
+        if not (content.events or content.infos or content.histograms):
+            return
+        attribute = self._attribute(source.envelope)
+        for event in content.events:
+            landing.add("events", event_row(source, event, attribute), event.version)
+            if event.metric == ALLOCATION:
+                fact = fact_of(source, event)
+                landing.add("allocations", allocation_row(fact), fact.version)
+                batch.facts.append((fact, position))
+        for info in content.infos:
+            landing.add("infos", info_row(source, info, attribute))
+        for rows in content.histograms:
+            for row in histogram_rows(source, rows, attribute):
+                landing.add("histograms_1s", row, row["version_lo"])
+
+    def _attribute(self, envelope: Envelope) -> Callable[[str, str, int], Attribution]:
+        world = self._world
+        return lambda entity, part, time_ms: world.attribution_at(
+            envelope.tenant_id, envelope.cluster_id, (entity, part), time_ms
+        )
+
+    def _dead(self, row: Row) -> None:
+        self._world.metrics.count("processor_dead_letters_total", stage=row["stage"], code=row["code"])
+        self._world.writer.landing.add("dead_letters", row)
+
+    def _make_ready(self, batch: Batch) -> None:
+        """Load windows of which parts may be in the store and not in memory."""
+        world = self._world
+        wanted: dict[tuple[EntityKind, int, str, str], set[int]] = defaultdict(set)
+        for (kind, start_ms, _), items in batch.pieces.items():
+            for piece, _ in items:
+                key: SpanKey = (kind, start_ms, piece.collector)
+                span = world.spans.open.get(key)
+                written = world.progress[piece.collector].may_be_written(kind, start_ms) or key in world.spans.closing
+                if (span is None and written) or (span is not None and span.reopened and not span.loaded):
+                    tenant, _, cluster, _ = world.collectors.items[piece.collector]
+                    wanted[kind, start_ms, tenant, cluster].add(piece.collector)
+        if wanted:
+            self._write_all()
+        for (kind, start_ms, _, _), collectors in wanted.items():
+            reopen(world, world.kinds[kind], start_ms, sorted(collectors))
+
+    def _write_all(self) -> None:
+        world = self._world
+        for kind, state in world.kinds.items():
+            world.writer.flush_raw(state, world.allocations, world.stamps[kind], world.clock.now_ms())
+        world.writer.flush_rollups()
+
+    def _apply(self, state: KindState, start_ms: int, items: list[tuple[Piece, Position]]) -> None:
+        world = self._world
+        window = state.window(start_ms)
+        for piece, position in items:
+            span = world.spans.get((state.kind, start_ms, piece.collector))
+            span.touch(position.partition, position.offset, position.append_ms)
+        reopened = [item for item in items if world.spans.get((state.kind, start_ms, item[0].collector)).reopened]
+        if not reopened:
+            self._count(window.apply([piece for piece, _ in items]))
+        else:
+            for piece, _ in items:
+                done = window.apply([piece])
+                world.spans.get((state.kind, start_ms, piece.collector)).changed |= bool(done.appended or done.changed)
+                self._count(done)
+            self._count_late(start_ms, reopened)
+        self._announce_replayed(state, start_ms, [piece for piece, _ in items])
+
+    def _count(self, done: Settled) -> None:
+        metrics = self._world.metrics
+        metrics.count("processor_rows_total", done.appended)
+        if done.touched:
+            metrics.count("processor_duplicate_rows_total", done.touched)
+        if done.conflicts:
+            metrics.count("processor_conflicts_total", done.conflicts)
+
+    def _count_late(self, start_ms: int, items: list[tuple[Piece, Position]]) -> None:
+        rows = sum(piece.rows for piece, _ in items)
+        beyond = start_ms + WINDOW_MS < self._world.clock.now_ms() - HORIZON_MS
+        self._world.metrics.count("processor_late_rows_total", rows, horizon="beyond" if beyond else "within")
+
+    def _announce_replayed(self, state: KindState, start_ms: int, pieces: list[Piece]) -> None:
+        world = self._world
+        for piece in pieces:
+            if int(piece.ingest_ms.min()) <= world.replay_until_ms:
+                places, now_ms = places_of(state, piece.series), world.clock.now_ms()
+                world.writer.announce(raw_table(state.kind), places, start_ms, now_ms)
+                world.writer.announce(rollup_table(state.kind), places, start_ms, now_ms)
+
+
+def reopen(world: World, state: KindState, start_ms: int, collectors: Sequence[int]) -> None:
+    """Load the stored rows of some collectors of one cluster into a window.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    window = state.window(start_ms)
+    for first in range(0, len(collectors), MAX_LOADS):
+        some = collectors[first : first + MAX_LOADS]
+        pieces = load_pieces(world.store, state, some, start_ms, start_ms + WINDOW_MS)
+        window.apply(pieces)
+        for collector in some:
+            span = world.spans.get((state.kind, start_ms, collector))
+            span.reopened = span.loaded = True
+    world.metrics.count("processor_windows_reopened_total", len(collectors))
+
+
+def _newest(header: Header, ingest_ms: int) -> int:
+    """Return the newest event time of a frame that was taken before."""
+    times = header.tick_times_ms + header.correction_ms
+    taken = times[times <= ingest_ms + 300_000]
+    return int(taken.max()) if taken.size else 0
+
+
+def _header_of(envelope: Envelope) -> Header | None:
+    """Return the header of an envelope's frame, where it can be read."""
+    if envelope.type is not RecordType.FRAME:
+        return None
+    try:
+        return read_header(envelope.body).header
+    except Permanent:
+        return None

@@ -1,0 +1,76 @@
+"""Keep what the processor knows of one entity kind: layout, series, open windows, last samples."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from secondsight.catalog.metric import Metric
+from secondsight.model import EntityKind
+from secondsight.process.carry import Carry
+from secondsight.process.cells import Window
+from secondsight.process.columns import Layout, SchemaPlan, layout_of, plan_schema
+from secondsight.process.decode import Subjects
+from secondsight.process.series import HOST, Interner, SeriesTable
+from secondsight.wire.content import EntityTable, Schema
+
+MAX_CACHED = 1 << 16
+
+CollectorKey = tuple[str, str, str, str]
+"""Tenant, region, cluster, collector id."""
+
+
+class KindState:
+    """State of one entity kind.
+
+    Attributes:
+        windows: Start -> window.
+        epochs: Boot ids; code 0 is the unknown boot.
+    """
+
+    def __init__(self, kind: EntityKind, metrics: Iterable[Metric], collectors: Interner[CollectorKey]) -> None:
+        self.kind = kind
+        self.layout: Layout = layout_of(kind, metrics)
+        self.series = SeriesTable()
+        self.windows: dict[int, Window] = {}
+        self.epochs: Interner[str] = Interner("")
+        self.carry = Carry(self.layout)
+        self.collectors = collectors
+        self._plans: dict[bytes, SchemaPlan] = {}
+        self._subjects: dict[tuple[int, bytes], Subjects] = {}
+
+    def plan(self, schema_hash: bytes, schema: Schema) -> SchemaPlan:
+        """Return how frames of a schema are read."""
+        known = self._plans.get(schema_hash)
+        if known is None:
+            known = self._plans[schema_hash] = plan_schema(schema, self.layout)
+        return known
+
+    def subjects(self, collector: int, entities_hash: bytes, table: EntityTable) -> Subjects:
+        """Return the series of an entity table as seen by a collector."""
+        known = self._subjects.get((collector, entities_hash))
+        if known is None:
+            if len(self._subjects) > MAX_CACHED:
+                self._subjects.clear()
+            known = self._subjects[collector, entities_hash] = self._register(collector, table)
+        return known
+
+    def window(self, start_ms: int) -> Window:
+        """Return the open window of a start, new or known."""
+        known = self.windows.get(start_ms)
+        if known is None:
+            known = self.windows[start_ms] = Window(self.layout, start_ms)
+        return known
+
+    def hosts_of(self, series: NDArray[np.int32]) -> list[str]:
+        """Return the distinct hosts of some series."""
+        codes = np.unique(self.series.codes(HOST)[series])
+        return [self.series.names[HOST].items[code] for code in codes.tolist()]
+
+    def _register(self, collector: int, table: EntityTable) -> Subjects:
+        tenant, region, cluster, name = self.collectors.items[collector]
+        ids = [
+            self.series.id_of((tenant, region, cluster, table.host_id, item.entity, item.part, name))
+            for item in table.entities
+        ]
+        return Subjects(np.array(ids, np.int32), collector)

@@ -1,0 +1,96 @@
+"""Resolve what a window needs from the store: rows written before, samples before it, rollup rows to replace."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from secondsight.contracts import Store
+from secondsight.process.carry import followed
+from secondsight.process.cells import Window
+from secondsight.process.close import carried_priors, stored_priors
+from secondsight.process.enrich import Attribution
+from secondsight.process.kinds import KindState
+from secondsight.process.load import LOOKBACKS_MS, Stored, load_lasts
+from secondsight.process.series import I32
+from secondsight.process.watermark import Progress
+from secondsight.process.window import Priors, Samples
+
+
+class PriorSource:
+    """Finds the last samples before a window: in memory where that is exact, else in the store."""
+
+    def __init__(self, store: Store, progress: Mapping[int, Progress]) -> None:
+        self._store = store
+        self._progress = progress
+        self._consulted: set[tuple[str, int]] = set()
+
+    def priors(
+        self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]
+    ) -> tuple[Priors, ...]:
+        """Return the priors of a window's samples, which are of these collectors.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        series = distinct(samples.series)
+        fresh = [number for number in collectors if not self._is_consulted(state, number)]
+        if not fresh and bool((state.carry.newest_ms(series) < window.start_ms).all()):
+            return carried_priors(state, window, samples, series)
+        found = self._load(state, window, samples, collectors)
+        for group, lasts in enumerate(found[1]):
+            state.carry.keep(group, np.arange(lasts.values.shape[0]), found[0], lasts)
+        for number in fresh:
+            if window.start_ms >= self._progress[number].restored_ms:
+                self._consulted.add((state.kind, number))
+        return stored_priors(window, samples, series, found)
+
+    def _is_consulted(self, state: KindState, collector: int) -> bool:
+        """Tell whether the carry holds all that is stored of a collector."""
+        return self._progress[collector].new or (state.kind, collector) in self._consulted
+
+    def _load(
+        self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]
+    ) -> tuple[I32, list[Priors]]:
+        """Look for the last samples, first the cheap way, then as far back as they count."""
+        for lookback_ms in LOOKBACKS_MS[:-1]:
+            found = load_lasts(self._store, state, collectors, window.start_ms, lookback_ms)
+            if _suffice(samples, stored_priors(window, samples, distinct(samples.series), found)):
+                return found
+        return load_lasts(self._store, state, collectors, window.start_ms, LOOKBACKS_MS[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What recomputed rows of one collector and window stand for.
+
+    Attributes:
+        counter: Recompute counter of its new rows.
+        tombstones: Stored rows that are no longer true.
+    """
+
+    counter: int
+    tombstones: list[Stored]
+
+
+def replaced(stored: Sequence[Stored], kept: Container[tuple[int, Attribution]]) -> Replaced:
+    """Compare the stored rollup rows of a collector's window with the new ones, given as (series, attribution)."""
+    counter = max((row.counter for row in stored), default=-1) + 1
+    return Replaced(counter, [row for row in stored if row.samples and (row.series, row.attribution) not in kept])
+
+
+def distinct(series: I32) -> I32:
+    """Return sorted series, each once."""
+    return series[np.concatenate([[True], series[1:] != series[:-1]])]
+
+
+def _suffice(samples: Samples, priors: Sequence[Priors]) -> bool:
+    """Tell whether every counter and state of every series that needs a last sample has one."""
+    series = distinct(samples.series)
+    for cells, prior in zip(samples.cells, priors, strict=True):
+        some = followed(cells)
+        metric, row = np.nonzero(cells.present[some])
+        missing = prior.time_ms[some] == 0
+        if missing[metric, np.searchsorted(series, samples.series[row])].any():
+            return False
+    return True

@@ -1,0 +1,317 @@
+"""Turn what the store holds back into pieces, last samples and rollup keys."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from secondsight.contracts import Store
+from secondsight.model import Quality
+from secondsight.process.carry import FOLLOWED
+from secondsight.process.cells import WINDOW_MS, Block, Origin, Piece, select_rows
+from secondsight.process.columns import MetricGroup
+from secondsight.process.enrich import Attribution
+from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.patterns import LOOKBACK_MS
+from secondsight.process.series import I32
+from secondsight.process.window import Priors
+from secondsight.store.schema import raw_table, rollup_table
+from secondsight.store.spec import quoted
+
+FINAL = {"do_not_merge_across_partitions_select_final": 1}
+BUCKET_MS = 600_000
+HOUR_MS = 3_600_000
+LOOKBACKS_MS = (90_000, LOOKBACK_MS)
+"""How far back the last sample of a series is looked for: first the cheap way."""
+
+_KEYS = ("region", "host_id", "entity", "part")
+_TIMES = (
+    "toUnixTimestamp64Milli(event_time) AS event_ms",
+    "toUnixTimestamp64Milli(ingest_time) AS ingest_ms",
+    "observed_delta_ms",
+    "interval_ms",
+    "quality",
+)
+_ORIGIN = ("spool_id", "sequence", "schema_id", "correction_ms", "boot_id", "source", "skew")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A stored rollup row: its key and the recompute counter of its version."""
+
+    collector: int
+    series: int
+    attribution: Attribution
+    counter: int
+    samples: int
+
+
+def load_pieces(store: Store, state: KindState, collectors: Sequence[int], start_ms: int, end_ms: int) -> list[Piece]:
+    """Return the stored rows of some collectors of one cluster in one window, a piece per collector.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    names = [metric.name for group in state.layout.groups for metric in group.metrics]
+    columns = ", ".join([*_KEYS, "collector_id", *_TIMES, *_ORIGIN, *map(quoted, names)])
+    place = state.collectors.items[collectors[0]]
+    codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
+    rows = store.query(
+        f"SELECT {columns} FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "  # noqa: S608 - names from the catalogue
+        "AND collector_id IN {collectors:Array(String)} ORDER BY event_ms",
+        _range(place, start_ms, end_ms) | {"collectors": sorted(codes)},
+        FINAL,
+    )
+    if not rows.num_rows:
+        return []
+    piece = _piece(rows.combine_chunks(), state, place)
+    owner = np.array([codes[name] for name in rows.column("collector_id").to_pylist()], np.int64)
+    parts = [(code, select_rows(piece, np.flatnonzero(owner == code))) for code in np.unique(owner).tolist()]
+    return [replace(part, collector=code) for code, part in parts]
+
+
+def load_lasts(
+    store: Store, state: KindState, collectors: Sequence[int], before_ms: int, lookback_ms: int
+) -> tuple[I32, list[Priors]]:
+    """Return (series, per group of the layout the last samples before an instant), of counters and states only.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    found: list[tuple[I32, list[Priors]]] = []
+    for key, members in _by_cluster(state, collectors).items():
+        rows = _last_rows(store, state, (key, members), before_ms, lookback_ms)
+        if rows.num_rows:
+            found.append(
+                (_series(rows, state, key[0], key[1]), [_lasts(rows, group, state) for group in state.layout.groups])
+            )
+    if not found:
+        return np.zeros(0, np.int32), [_lasts(None, group, state) for group in state.layout.groups]
+    series = np.concatenate([each for each, _ in found])
+    return series, [_joined([lasts[group] for _, lasts in found]) for group in range(len(state.layout.groups))]
+
+
+def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], start_ms: int) -> list[Stored]:
+    """Return the keys of the stored rollup rows of some collectors of one cluster in a window, empty rows included.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    tenant, _, cluster, _ = state.collectors.items[collectors[0]]
+    codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
+    rows = store.query(
+        "SELECT region, host_id, entity, part, collector_id, job_id, workload_id, owner_team, model_id, "
+        f"toUInt64(max(bitShiftRight(version, 32))) AS counter, argMax(samples, version) AS samples "  # noqa: S608 - a name of the code
+        f"FROM {rollup_table(state.kind)} WHERE tenant_id = {{tenant:String}} AND cluster_id = {{cluster:String}} "
+        "AND toStartOfHour(window_start) = toDateTime({hour:UInt32}, 'UTC') "
+        "AND window_start = toDateTime({start:UInt32}, 'UTC') AND collector_id IN {collectors:Array(String)} "
+        "GROUP BY ALL",
+        {
+            "tenant": tenant,
+            "cluster": cluster,
+            "hour": (start_ms - start_ms % HOUR_MS) // 1000,
+            "start": start_ms // 1000,
+            "collectors": sorted(codes),
+        },
+    )
+    found = rows.to_pylist()
+    series = _series(rows, state, tenant, cluster).tolist() if found else []
+    return [
+        Stored(
+            codes[row["collector_id"]],
+            number,
+            (row["job_id"], row["workload_id"], row["owner_team"], row["model_id"]),
+            row["counter"],
+            row["samples"],
+        )
+        for row, number in zip(found, series, strict=True)
+    ]
+
+
+def next_windows(store: Store, state: KindState, collector: int, end_ms: int) -> list[int]:
+    """Return the windows in which the series of a collector are next seen from an instant on, within the lookback.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        "SELECT DISTINCT intDiv(first, {width:UInt32}) * {width:UInt32} AS start FROM ("  # noqa: S608 - a name of the code
+        f"SELECT min(toUnixTimestamp64Milli(event_time)) AS first FROM {raw_table(state.kind)} WHERE {_RANGE} "
+        "AND collector_id = {collector:String} GROUP BY host_id, entity, part) ORDER BY start",
+        _range(state.collectors.items[collector], end_ms, end_ms + LOOKBACK_MS) | {"width": WINDOW_MS},
+    )
+    return [int(start) for start in rows.column("start").to_pylist()] if rows.num_rows else []
+
+
+def collectors_of(
+    store: Store, state: KindState, entity: tuple[str, str, str], start_ms: int, end_ms: int
+) -> list[tuple[str, str, int]]:
+    """Return the distinct (region, collector, window start) of the stored rows of an entity (tenant, cluster, entity).
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    tenant, cluster, name = entity
+    rows = store.query(
+        "SELECT DISTINCT region, collector_id, intDiv(toUnixTimestamp64Milli(event_time), {width:UInt32}) "  # noqa: S608 - a name of the code
+        f"* {{width:UInt32}} AS start FROM {raw_table(state.kind)} WHERE {_RANGE} AND entity = {{entity:String}}",
+        _range((tenant, "", cluster, ""), start_ms, end_ms) | {"width": WINDOW_MS, "entity": name},
+    )
+    return [(row["region"], row["collector_id"], int(row["start"])) for row in rows.to_pylist()]
+
+
+_RANGE = (
+    "tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+    "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket_from:UInt32}, 'UTC') "
+    "AND toStartOfTenMinutes(event_time) <= toDateTime({bucket_to:UInt32}, 'UTC') "
+    "AND event_time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') "
+    "AND event_time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')"
+)
+
+
+def _range(key: CollectorKey, start_ms: int, end_ms: int) -> dict[str, Any]:
+    tenant, _, cluster, name = key
+    return {
+        "tenant": tenant,
+        "cluster": cluster,
+        "collector": name,
+        "bucket_from": (start_ms - start_ms % BUCKET_MS) // 1000,
+        "bucket_to": (end_ms - 1) // 1000,
+        "from_ms": start_ms,
+        "to_ms": end_ms,
+    }
+
+
+def _series(rows: Any, state: KindState, tenant: str, cluster: str) -> I32:
+    names = zip(*(rows.column(name).to_pylist() for name in (*_KEYS, "collector_id")), strict=True)
+    return np.array(
+        [
+            state.series.id_of((tenant, region, cluster, host, entity, part, collector))
+            for region, host, entity, part, collector in names
+        ],
+        np.int32,
+    )
+
+
+def _piece(rows: Any, state: KindState, place: CollectorKey) -> Piece:
+    origins, origin_of = _origins(rows)
+    return Piece(
+        -1,
+        _series(rows, state, place[0], place[2]),
+        _numbers(rows, "event_ms", np.int64),
+        _numbers(rows, "observed_delta_ms", np.int32),
+        _numbers(rows, "interval_ms", np.int64),
+        _numbers(rows, "ingest_ms", np.int64),
+        origins,
+        origin_of,
+        _blocks(rows, state),
+        stored=True,
+    )
+
+
+def _origins(rows: Any) -> tuple[list[Origin], I32]:
+    found: dict[Origin, int] = {}
+    codes = [
+        found.setdefault(Origin(*fields[:-1], bool(fields[-1])), len(found))
+        for fields in zip(*(rows.column(name).to_pylist() for name in _ORIGIN), strict=True)
+    ]
+    return list(found), np.array(codes, np.int32)
+
+
+def _blocks(rows: Any, state: KindState) -> list[Block]:
+    listed = _listed_qualities(rows)
+    blocks = []
+    for number, group in enumerate(state.layout.groups):
+        columns = [
+            column
+            for column, metric in enumerate(group.metrics)
+            if metric.name in listed or rows.column(metric.name).null_count < rows.num_rows
+        ]
+        if columns:
+            blocks.append(_block(rows, number, group, columns, listed))
+    return blocks
+
+
+def _block(
+    rows: Any, number: int, group: MetricGroup, columns: list[int], listed: dict[str, list[tuple[int, int]]]
+) -> Block:
+    values = np.zeros((len(columns), rows.num_rows), group.dtype)
+    quality = np.zeros(values.shape, np.uint8)
+    for place, column in enumerate(columns):
+        name = group.metrics[column].name
+        values[place], present = _nullable(rows, name, group.dtype)
+        quality[place] = present * np.uint8(Quality.OK)
+        for row, code in listed.get(name, ()):
+            quality[place, row] = code
+    return Block(number, np.array(columns, np.intp), values, quality)
+
+
+def _listed_qualities(rows: Any) -> dict[str, list[tuple[int, int]]]:
+    listed: dict[str, list[tuple[int, int]]] = {}
+    for row, entries in enumerate(rows.column("quality").to_pylist()):
+        for name, code in entries:
+            listed.setdefault(name, []).append((row, code))
+    return listed
+
+
+def _numbers(rows: Any, name: str, dtype: Any) -> NDArray[Any]:
+    return np.asarray(rows.column(name).to_numpy()).astype(dtype)
+
+
+def _nullable(rows: Any, name: str, dtype: Any) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    column = rows.column(name)
+    present = np.asarray(column.is_valid().to_numpy(), np.bool_)
+    return np.asarray(pc.fill_null(column, 0).to_numpy()).astype(dtype, copy=False), present
+
+
+def _by_cluster(state: KindState, collectors: Sequence[int]) -> dict[tuple[str, str], list[str]]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for collector in collectors:
+        tenant, _, cluster, name = state.collectors.items[collector]
+        groups.setdefault((tenant, cluster), []).append(name)
+    return groups
+
+
+def _last_rows(
+    store: Store, state: KindState, whose: tuple[tuple[str, str], list[str]], before_ms: int, lookback_ms: int
+) -> Any:
+    (tenant, cluster), collectors = whose
+    names = [
+        quoted(metric.name) for group in state.layout.groups for metric in group.metrics if metric.rollup in FOLLOWED
+    ]
+    aggregates = [
+        f"argMaxIf({name}, event_time, isNotNull({name})) AS {name[:-1]}.v{name[-1]}, "
+        f"maxIf(toUnixTimestamp64Milli(event_time), isNotNull({name})) AS {name[:-1]}.t{name[-1]}, "
+        f"argMaxIf(boot_id, event_time, isNotNull({name})) AS {name[:-1]}.b{name[-1]}"
+        for name in names
+    ]
+    return store.query(
+        f"SELECT region, host_id, entity, part, collector_id{''.join(f', {each}' for each in aggregates)} "  # noqa: S608 - names from the catalogue
+        f"FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
+        _range((tenant, "", cluster, ""), before_ms - lookback_ms, before_ms) | {"collectors": collectors},
+        FINAL,
+    )
+
+
+def _lasts(rows: Any, group: MetricGroup, state: KindState) -> Priors:
+    count = rows.num_rows if rows is not None else 0
+    shape = (len(group.metrics), count)
+    lasts = Priors(np.zeros(shape, group.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+    for place, metric in enumerate(group.metrics):
+        if count and metric.rollup in FOLLOWED:
+            lasts.values[place] = _nullable(rows, f"{metric.name}.v", group.dtype)[0]
+            lasts.time_ms[place] = _nullable(rows, f"{metric.name}.t", np.int64)[0]
+            boots = rows.column(f"{metric.name}.b").to_pylist()
+            lasts.epoch[place] = [state.epochs.code(boot or "") for boot in boots]
+    return lasts
+
+
+def _joined(lasts: Sequence[Priors]) -> Priors:
+    return Priors(
+        np.concatenate([each.values for each in lasts], axis=1),
+        np.concatenate([each.time_ms for each in lasts], axis=1),
+        np.concatenate([each.epoch for each in lasts], axis=1),
+    )

@@ -1,0 +1,83 @@
+"""Turn allocation facts into rows and windows that must be stamped again."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from secondsight.model import EntityKind
+from secondsight.process.cells import WINDOW_MS
+from secondsight.process.deadletter import Position
+from secondsight.process.enrich import Fact
+from secondsight.process.load import collectors_of
+from secondsight.process.spans import SpanKey
+from secondsight.process.world import HORIZON_MS, World
+
+FUTURE_MS = 300_000
+
+
+class Restamper:
+    """Takes facts in and marks what they change: rows of open windows, and stored windows inside the horizon."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._changes: list[tuple[Fact, Position, tuple[int, int]]] = []
+
+    def take(self, facts: Sequence[tuple[Fact, Position]]) -> None:
+        """Take facts in.
+
+        Raises:
+            Retryable: The store is busy or away; what is left is done by the next call.
+        """
+        for fact, position in facts:
+            changed = self._world.allocations.add(fact)
+            if changed is not None:
+                self._changes.append((fact, position, changed))
+                self._mark_open(fact, changed)
+        while self._changes:
+            self._mark_stored(*self._changes[-1])
+            self._changes.pop()
+
+    def _mark_open(self, fact: Fact, changed: tuple[int, int]) -> None:
+        tenant, cluster, entity, _ = fact.subject
+        for kind, state in self._world.kinds.items():
+            series = state.series.of_entity(tenant, cluster, entity)
+            if not series:
+                continue
+            self._world.stamps[kind].forget(series)
+            for window in state.windows.values():
+                size, time_ms = window.size, window.time_ms
+                rows = np.isin(window.series[:size], series) & window.written[:size]
+                window.dirty[:size] |= rows & (time_ms[:size] >= changed[0]) & (time_ms[:size] < changed[1])
+
+    def _mark_stored(self, fact: Fact, position: Position, changed: tuple[int, int]) -> None:
+        """Have closed windows in which the entity was seen computed again."""
+        world, now_ms = self._world, self._world.clock.now_ms()
+        tenant, cluster, entity, _ = fact.subject
+        start_ms = max(changed[0], now_ms - HORIZON_MS)
+        end_ms = min(changed[1], now_ms + FUTURE_MS)
+        if changed[0] < now_ms - HORIZON_MS:
+            world.metrics.count("processor_facts_beyond_horizon_total")
+        if end_ms <= start_ms or not self._any_stored(tenant, cluster, start_ms):
+            return
+        state = world.kinds[EntityKind.GPU]
+        first_ms = start_ms - start_ms % WINDOW_MS
+        for region, collector_id, window_ms in collectors_of(
+            world.store, state, (tenant, cluster, entity), first_ms, end_ms
+        ):
+            collector, _ = world.progress_of((tenant, region, cluster, collector_id), fact.host_id, position.partition)
+            key: SpanKey = (EntityKind.GPU, window_ms, collector)
+            if key not in world.spans.open:
+                span = world.spans.get(key)
+                span.reopened = span.forced = span.restamp = True
+                span.touch(position.partition, position.offset, world.log_ms(position.partition))
+
+    def _any_stored(self, tenant: str, cluster: str, start_ms: int) -> bool:
+        """Tell whether a window that ends after an instant may have been written in this cluster."""
+        world = self._world
+        through: dict[bool, int] = defaultdict(int)
+        for code, progress in world.progress.items():
+            place = world.collectors.items[code]
+            same = (place[0], place[2]) == (tenant, cluster)
+            through[same] = max(through[same], progress.through_ms, progress.restored_ms)
+        return max(through[True], world.restored_through(tenant, cluster)) > start_ms

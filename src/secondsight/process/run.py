@@ -1,0 +1,161 @@
+"""Run the processor: log records in, rows of the hot store out.
+
+One thread, one loop. A step polls the log, takes records into open windows, writes what is due and commits the offset
+before which nothing unwritten is left. Records that can never be taken go to the dead letters and stop nobody; a store
+or log that is away makes the step wait and do the same again.
+"""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event as Flag
+
+from secondsight.catalog.index import Catalog
+from secondsight.clock import Clock
+from secondsight.contracts import LogConsumer, Store
+from secondsight.errors import Retryable
+from secondsight.process.intake import Intake
+from secondsight.process.settle import Settler
+from secondsight.process.world import World
+from secondsight.selfmetrics import SelfMetrics
+
+LONGEST_WAIT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorConfig:
+    """How much is held and how long.
+
+    Attributes:
+        poll_bytes: Most bytes of records taken in one step.
+        raw_rows: Dirty rows that are written at once; a large site wants 100,000.
+        raw_seconds: Longest time that a row waits for being written.
+        rollup_rows: Rollup rows that are written at once.
+        rollup_seconds: Longest time that a closed window waits for being written.
+        window_bytes: Memory of open windows; beyond it the oldest are written as they stand.
+    """
+
+    poll_bytes: int = 16 << 20
+    raw_rows: int = 40_000
+    raw_seconds: float = 1.0
+    rollup_rows: int = 10_000
+    rollup_seconds: float = 5.0
+    window_bytes: int = 3 << 30
+
+
+class Processor:
+    """The whole processor; drive it with `step` or `run`.
+
+    Args:
+        consumer: Of the topic `ingest`; the processor closes it.
+        open_definitions: Opens the topic `definitions` at its beginning, under a group that never commits.
+        store: With the tables of this catalogue.
+
+    Raises:
+        Retryable: The store or the log is away; make it again.
+    """
+
+    def __init__(
+        self,
+        consumer: LogConsumer,
+        open_definitions: Callable[[], LogConsumer],
+        store: Store,
+        catalog: Catalog,
+        clock: Clock,
+        config: ProcessorConfig | None = None,
+    ) -> None:
+        self.config = config or ProcessorConfig()
+        self.metrics = SelfMetrics()
+        self._clock = clock
+        self._consumer = consumer
+        self.world = World(store, catalog, clock, self.metrics)
+        self._intake = Intake(self.world, open_definitions)
+        self._settler = Settler(self.world)
+        self._raw_at = self._rollup_at = clock.monotonic_seconds()
+        self._closed = False
+
+    def step(self, wait_seconds: float = 0.0) -> int:
+        """Take in what the log has, write what is due; return the number of records taken.
+
+        Raises:
+            Retryable: The store or the log is away; call again, nothing is lost.
+        """
+        polled = self._consumer.poll(self.config.poll_bytes, wait_seconds)
+        if polled.damaged:
+            self.metrics.count("processor_damaged_records_total", polled.damaged)
+        self._intake.take(polled.records, polled.assigned)
+        self._write_due()
+        return len(polled.records)
+
+    def drain(self) -> None:
+        """Take in all that the log has, then write it and commit; windows that are not due stay open.
+
+        Raises:
+            Retryable: The store or the log is away.
+        """
+        while self.step():
+            pass
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write everything that waits and commit.
+
+        Raises:
+            Retryable: The store or the log is away.
+        """
+        self._settler.flush_raw()
+        self._settler.flush()
+        self._consumer.commit(self._settler.offsets())
+        self._raw_at = self._rollup_at = self._clock.monotonic_seconds()
+
+    def run(self, stop: Flag) -> None:
+        """Step until `stop` is set; wait and go on whenever the store or the log is away."""
+        wait_seconds = 0.1
+        gc.collect()
+        gc.freeze()
+        while not stop.is_set():
+            try:
+                self.step(0.2)
+                wait_seconds = 0.1
+            except Retryable as error:
+                self.metrics.count("processor_retries_total")
+                self._clock.sleep(error.retry_after_seconds or wait_seconds)
+                wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def close(self) -> None:
+        """Leave the log without writing or committing; may be called twice. Reading again gives the same rows."""
+        if not self._closed:
+            self._closed = True
+            self._intake.close()
+            self._consumer.close()
+
+    def _write_due(self) -> None:
+        now_seconds = self._clock.monotonic_seconds()
+        self._relieve()
+        keys = self._settler.due()
+        if (
+            keys
+            or self.world.dirty_rows() >= self.config.raw_rows
+            or now_seconds - self._raw_at >= self.config.raw_seconds
+        ):
+            self._settler.flush_raw()
+            self._raw_at = now_seconds
+        if keys:
+            self.metrics.count("processor_windows_closed_total", self._settler.close(keys))
+        late = now_seconds - self._rollup_at >= self.config.rollup_seconds
+        if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
+            self.checkpoint()
+        self._gauge()
+
+    def _relieve(self) -> None:
+        """Write the oldest windows as they stand when the open ones take too much memory."""
+        while self.world.window_bytes() > self.config.window_bytes and self.world.spans.open:
+            oldest = self._settler.oldest(max(1, len(self.world.spans.open) // 4))
+            self.metrics.count("processor_windows_pressed_total", self._settler.close(oldest))
+
+    def _gauge(self) -> None:
+        world = self.world
+        self.metrics.gauge("processor_open_spans", len(world.spans.open))
+        self.metrics.gauge("processor_window_bytes", world.window_bytes())
+        newest = max(world.frontiers.values(), default=0)
+        self.metrics.gauge("processor_lag_seconds", max(0, self._clock.now_ms() - newest) / 1000 if newest else 0.0)

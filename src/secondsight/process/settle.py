@@ -1,0 +1,249 @@
+"""Close windows that are due, write what waits, and say up to where the log is no longer needed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from secondsight.model import EntityKind
+from secondsight.process.cells import WINDOW_MS, Rows, Window
+from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
+from secondsight.process.intake import reopen
+from secondsight.process.kinds import KindState
+from secondsight.process.late import PriorSource, Replaced, distinct, replaced
+from secondsight.process.load import Stored, load_rollup_keys, next_windows
+from secondsight.process.rollups import rollup_columns, tombstone_columns
+from secondsight.process.series import COLLECTOR, I32
+from secondsight.process.spans import Span, SpanKey, is_due
+from secondsight.process.watermark import Progress
+from secondsight.process.window import Rollup, roll_up
+from secondsight.process.world import World
+from secondsight.process.write import places_of
+from secondsight.store.schema import rollup_table
+
+MAX_FORCED = 64
+"""Stored windows that are computed again in one step, so that long ranges do not stall the rest."""
+
+
+class Settler:
+    """Closes and writes. One thread uses it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._priors = PriorSource(world.store, world.progress)
+
+    def flush_raw(self) -> int:
+        """Write dirty rows of all kinds; return how many.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        world, now_ms = self._world, self._world.clock.now_ms()
+        return sum(
+            world.writer.flush_raw(state, world.allocations, world.stamps[kind], now_ms)
+            for kind, state in world.kinds.items()
+        )
+
+    def due(self) -> list[SpanKey]:
+        """Return the spans to close now, oldest window first."""
+        world = self._world
+        found: list[SpanKey] = []
+        forced = 0
+        for key, span in world.spans.open.items():
+            progress = world.progress[key[2]]
+            if is_due(span, progress, key[1], max(world.log_ms(each) for each in span.offsets)):
+                forced += span.forced
+                if not span.forced or forced <= MAX_FORCED:
+                    found.append(key)
+        return sorted(found, key=lambda key: key[1])
+
+    def close(self, keys: Iterable[SpanKey]) -> int:
+        """Roll up spans, oldest window first; their rows are written before. Return how many spans were closed.
+
+        Raises:
+            Retryable: The store is busy or away; spans not closed stay open.
+        """
+        groups: dict[tuple[int, EntityKind], list[int]] = defaultdict(list)
+        for kind, start_ms, collector in keys:
+            groups[start_ms, kind].append(collector)
+        if groups:
+            self.flush_raw()
+        for start_ms, kind in sorted(groups):
+            self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind])
+        return sum(len(collectors) for collectors in groups.values())
+
+    def flush(self) -> None:
+        """Write everything that waits but rows of open windows, and note progress.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        world = self._world
+        world.writer.flush_rollups()
+        world.spans.written()
+        for row in world.entities.take():
+            world.writer.landing.add("entities", row, row["version"])
+        world.entities.done()
+        world.writer.flush_landing()
+        self._flush_progress()
+
+    def offsets(self) -> dict[int, int]:
+        """Return partition -> offset before which nothing unwritten is left."""
+        first = self._world.spans.first_offsets()
+        return {
+            partition: min(position, first.get(partition, position))
+            for partition, position in self._world.positions.items()
+        }
+
+    def oldest(self, count: int) -> list[SpanKey]:
+        """Return the `count` spans with the oldest windows."""
+        return sorted(self._world.spans.open, key=lambda key: key[1])[:count]
+
+    def _close_window(self, state: KindState, start_ms: int, collectors: list[int]) -> None:
+        world = self._world
+        spans = {collector: world.spans.open[state.kind, start_ms, collector] for collector in collectors}
+        self._load_forced(state, start_ms, spans)
+        window = state.window(start_ms)
+        unchanged = [number for number, span in spans.items() if span.reopened and not (span.changed or span.forced)]
+        counted = [number for number in collectors if number not in unchanged]
+        again = [number for number in counted if spans[number].reopened]
+        old = self._replaced(state, start_ms, again)
+        made: list[Rollup] = []
+        for rows in portions(window, sorted_rows(window, counted)):
+            made.append(self._roll_up(state, window, rows, counted, old))
+        self._bury(state, start_ms, old, made)
+        self._leave(state, window, spans, counted)
+
+    def _load_forced(self, state: KindState, start_ms: int, spans: dict[int, Span]) -> None:
+        """Load spans that are computed again without having been added to."""
+        world = self._world
+        for collectors in self._by_cluster(
+            [number for number, span in spans.items() if span.reopened and not span.loaded]
+        ):
+            world.writer.flush_rollups()
+            reopen(world, state, start_ms, collectors)
+        window = state.window(start_ms)
+        for collector, span in spans.items():
+            if span.restamp and collector in window.lanes:
+                window.dirty[window.lanes[collector].rows()] = True
+        if any(span.restamp for span in spans.values()):
+            self.flush_raw()
+
+    def _by_cluster(self, collectors: Sequence[int]) -> list[list[int]]:
+        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for collector in collectors:
+            tenant, _, cluster, _ = self._world.collectors.items[collector]
+            groups[tenant, cluster].append(collector)
+        return list(groups.values())
+
+    def _replaced(self, state: KindState, start_ms: int, collectors: Sequence[int]) -> dict[int, list[Stored]]:
+        """Return the stored rollup rows of collectors whose window is computed again."""
+        world = self._world
+        found: dict[int, list[Stored]] = {collector: [] for collector in collectors}
+        for some in self._by_cluster(collectors):
+            world.writer.flush_rollups()
+            for row in load_rollup_keys(world.store, state, some, start_ms):
+                found[row.collector].append(row)
+        return found
+
+    def _roll_up(
+        self, state: KindState, window: Window, rows: Rows, collectors: Sequence[int], old: dict[int, list[Stored]]
+    ) -> Rollup:
+        world = self._world
+        samples = samples_of(state, window, rows, world.stamps[state.kind])
+        priors = self._priors.priors(state, window, samples, collectors)
+        rollup = roll_up(replace(samples, priors=priors))
+        if rollup.implausible:
+            world.metrics.count("processor_implausible_steps_total", rollup.implausible)
+        ranks = ranks_of(window, rows, rollup)
+        columns: dict[str, Any] = rollup_columns(rollup, window.start_ms, state.series, world.allocations, ranks)
+        if old:
+            counters = self._counters(state, rollup.series, old)
+            columns["version"] = counters << np.uint64(32) | rollup.covered_ms.astype(np.uint64)
+            names = places_of(state, rollup.series[counters > 0]) if counters.any() else []
+            world.writer.announce(rollup_table(state.kind), names, window.start_ms, world.clock.now_ms())
+        world.writer.add_rollups(state, columns)
+        keep_lasts(state, window, samples, rollup, distinct(samples.series))
+        return rollup
+
+    def _counters(self, state: KindState, series: I32, old: dict[int, list[Stored]]) -> Any:
+        """Return the recompute counter of each rollup row: one more than any stored row of its collector's window."""
+        by_name: dict[tuple[str, str, str], int] = {}
+        for collector, stored in old.items():
+            tenant, _, cluster, name = self._world.collectors.items[collector]
+            by_name[tenant, cluster, name] = replaced(stored, ()).counter
+        names = [state.series.names_of(number) for number in series.tolist()]
+        return np.array([by_name.get((name[0], name[2], name[COLLECTOR]), 0) for name in names], np.uint64)
+
+    def _bury(self, state: KindState, start_ms: int, old: dict[int, list[Stored]], made: Sequence[Rollup]) -> None:
+        """Write tombstones for stored rows that are no longer true."""
+        world = self._world
+        attributions = world.allocations.attributions
+        kept = {
+            (series, attributions.items[code])
+            for rollup in made
+            for series, code in zip(rollup.series.tolist(), rollup.attribution.tolist(), strict=True)
+        }
+        for stored in old.values():
+            found: Replaced = replaced(stored, kept)
+            if found.tombstones:
+                series = np.array([row.series for row in found.tombstones], np.int32)
+                codes = np.array([attributions.code(row.attribution) for row in found.tombstones], np.int32)
+                columns: dict[str, Any] = tombstone_columns(series, codes, start_ms, state.series, world.allocations)
+                columns["version"] = np.full(series.size, found.counter << 32, np.uint64)
+                world.writer.add_rollups(state, columns)
+
+    def _leave(self, state: KindState, window: Window, spans: dict[int, Span], counted: Sequence[int]) -> None:
+        """Take closed spans out of memory, and have windows computed again whose first samples follow new ones."""
+        world = self._world
+        end_ms = window.start_ms + WINDOW_MS
+        for collector, span in spans.items():
+            progress = world.progress[collector]
+            fresh = collector in counted and (span.changed or not span.reopened)
+            if fresh and max(progress.through_ms, progress.restored_ms) > end_ms:
+                self._force_next(state, collector, end_ms, span)
+            world.spans.close((state.kind, window.start_ms, collector))
+            window.drop(collector)
+            progress.note_written(state.kind, window.start_ms)
+        if not window.lanes:
+            state.windows.pop(window.start_ms, None)
+
+    def _force_next(self, state: KindState, collector: int, end_ms: int, span: Span) -> None:
+        world = self._world
+        for start_ms in next_windows(world.store, state, collector, end_ms):
+            key: SpanKey = (state.kind, start_ms, collector)
+            if key not in world.spans.open:
+                following = world.spans.get(key)
+                following.reopened = following.forced = True
+                for partition, offset in span.offsets.items():
+                    following.touch(partition, offset, world.log_ms(partition))
+
+    def _flush_progress(self) -> None:
+        world, now_ms = self._world, self._world.clock.now_ms()
+        for code, progress in world.progress.items():
+            idle = progress.is_idle(world.log_ms(progress.partition))
+            if progress.changed or idle != progress.idle:
+                progress.idle, progress.changed = idle, False
+                progress.version = max(progress.version + 1, now_ms)
+                world.writer.add_progress(_progress_row(world, code, progress))
+        world.writer.flush_landing("progress")
+
+
+def _progress_row(world: World, code: int, progress: Progress) -> dict[str, Any]:
+    tenant, _, cluster, name = world.collectors.items[code]
+    return {
+        "tenant_id": tenant,
+        "cluster_id": cluster,
+        "host_id": progress.host_id,
+        "collector_id": name,
+        "watermark": progress.watermark_ms,
+        "newest_event_time": progress.newest_ms,
+        "last_ingest_time": progress.ingest_ms,
+        "idle": int(progress.idle),
+        "backlog": int(progress.has_backlog()),
+        "rollup_through": progress.through_ms // 1000,
+        "partition": progress.partition,
+        "version": progress.version,
+    }

@@ -1,0 +1,93 @@
+"""Keep how far each collector's stream is complete, and tell which windows are closed for it.
+
+The watermark follows the in-order lane alone, never goes back and is moved by nobody else. Times of admission are
+those of the log, so that a processor that lags does not take its own lag for a collector's silence.
+"""
+
+from dataclasses import dataclass, field
+
+from secondsight.process.cells import WINDOW_MS
+from secondsight.wire.content import Header
+
+NATIVE_SOURCES = frozenset({"host", "nvml", "dcgm", "scrape", "simulate"})
+NATIVE_LATENESS_MS = 10_000
+FOREIGN_INTERVALS = 2
+IDLE_MS = 30_000
+BACKLOG_MS = 60_000
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a collector is.
+
+    Attributes:
+        watermark_ms: Event time up to which it is complete; 0 before its first in-order row.
+        newest_ms: Newest event time, of any lane.
+        ordered_ms: Newest event time of the in-order lane.
+        seen_ms: Log time of its last record.
+        ingest_ms: Admission of its last record.
+        restored_ms: End of the last window that an earlier process may have written.
+        written: Windows after the watermark that were written as they stood.
+        through_ms: End of the last window written.
+        new: No earlier process knew it.
+        changed: Differs from what was last stored.
+        version: Version of the last stored row.
+        idle: As last stored.
+    """
+
+    host_id: str
+    partition: int
+    watermark_ms: int = 0
+    newest_ms: int = 0
+    ordered_ms: int = 0
+    seen_ms: int = 0
+    ingest_ms: int = 0
+    restored_ms: int = 0
+    written: set[tuple[str, int]] = field(default_factory=set)
+    through_ms: int = 0
+    new: bool = True
+    changed: bool = True
+    version: int = 0
+    idle: bool = False
+
+    def observe(self, header: Header, newest_ms: int, ingest_ms: int, log_ms: int) -> None:
+        """Take note of a frame; `newest_ms` is the newest event time that was taken from it, or 0."""
+        self.seen_ms = max(self.seen_ms, log_ms)
+        self.ingest_ms = max(self.ingest_ms, ingest_ms)
+        self.newest_ms = max(self.newest_ms, newest_ms)
+        self.changed = True
+        if newest_ms and not header.live:
+            self.ordered_ms = max(self.ordered_ms, newest_ms)
+            self.watermark_ms = max(self.watermark_ms, newest_ms - lateness_ms(header))
+
+    def may_be_written(self, kind: str, start_ms: int) -> bool:
+        """Tell whether some rows of a window may be in the store without being in memory."""
+        end_ms = start_ms + WINDOW_MS
+        return end_ms <= max(self.watermark_ms, self.restored_ms) or (kind, start_ms) in self.written
+
+    def is_closed(self, start_ms: int) -> bool:
+        """Tell whether the watermark has passed a window."""
+        return start_ms + WINDOW_MS <= self.watermark_ms
+
+    def note_written(self, kind: str, start_ms: int) -> None:
+        """Take note that a window was written."""
+        self.through_ms = max(self.through_ms, start_ms + WINDOW_MS)
+        self.changed = True
+        self.written.add((kind, start_ms))
+        if len(self.written) > 64:
+            self.written = {item for item in self.written if item[1] + WINDOW_MS > self.watermark_ms}
+
+    def is_idle(self, log_ms: int) -> bool:
+        """Tell whether nothing came for so long that nobody should wait."""
+        return log_ms - self.seen_ms >= IDLE_MS
+
+    def has_backlog(self) -> bool:
+        """Tell whether older data is still on its way."""
+        return max(self.newest_ms, self.ingest_ms) - self.ordered_ms > BACKLOG_MS
+
+
+def lateness_ms(header: Header) -> int:
+    """Return how long the in-order lane of a source is waited for."""
+    if header.source in NATIVE_SOURCES:
+        return NATIVE_LATENESS_MS
+    return FOREIGN_INTERVALS * header.interval_ms

@@ -1,0 +1,155 @@
+"""Hold everything the processor knows, and take it over from the store when it starts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from secondsight.catalog.index import Catalog
+from secondsight.clock import Clock
+from secondsight.contracts import Store
+from secondsight.model import EntityKind
+from secondsight.process.enrich import Allocations, Attribution, Fact, Stamps
+from secondsight.process.entities import EntityBook
+from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.series import Interner
+from secondsight.process.spans import OpenSpans
+from secondsight.process.watermark import Progress
+from secondsight.process.write import Writer
+from secondsight.selfmetrics import SelfMetrics
+
+HORIZON_MS = 24 * 3_600_000
+"""How far back late facts and late rows are put right at once."""
+REPLAY_SLACK_MS = 60_000
+"""Rows admitted this long after the last stored progress may have been written before a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What an earlier process stored of a collector."""
+
+    watermark_ms: int
+    through_ms: int
+    version: int
+
+
+class World:
+    """State shared by the steps.
+
+    Attributes:
+        progress: Collector code -> progress.
+        positions: Partition -> next offset to read.
+        frontiers: Partition -> log time that it has been read up to.
+        replay_until_ms: Records admitted by then may have been written by an earlier process.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+
+    def __init__(self, store: Store, catalog: Catalog, clock: Clock, metrics: SelfMetrics) -> None:
+        self.store = store
+        self.catalog = catalog
+        self.clock = clock
+        self.metrics = metrics
+        self.collectors: Interner[CollectorKey] = Interner()
+        self.kinds = {kind: KindState(kind, catalog.scalars(kind), self.collectors) for kind in EntityKind}
+        self.allocations = Allocations()
+        self.stamps = {kind: Stamps(self.allocations, state.series) for kind, state in self.kinds.items()}
+        self.progress: dict[int, Progress] = {}
+        self.spans = OpenSpans()
+        self.writer = Writer(store, catalog, metrics)
+        self.entities = EntityBook()
+        self.positions: dict[int, int] = {}
+        self.frontiers: dict[int, int] = {}
+        self.replay_until_ms = 0
+        self._restored: dict[tuple[str, str, str], Restored] = {}
+        self._restore()
+
+    def progress_of(self, key: CollectorKey, host_id: str, partition: int) -> tuple[int, Progress]:
+        """Return a collector's code and progress, new or known."""
+        code = self.collectors.code(key)
+        known = self.progress.get(code)
+        if known is None:
+            known = self.progress[code] = Progress(host_id, partition)
+            self._take_over(known, self._restored.get((key[0], key[2], key[3])))
+        return code, known
+
+    def attribution_at(self, tenant_id: str, cluster_id: str, subject: tuple[str, str], time_ms: int) -> Attribution:
+        """Return who had a subject (entity, part) at an instant."""
+        return self.allocations.at((tenant_id, cluster_id, *subject), time_ms).attribution
+
+    def restored_through(self, tenant_id: str, cluster_id: str) -> int:
+        """Return the end of the last window that an earlier process wrote in a cluster, 0 for none."""
+        ends = [each.through_ms for key, each in self._restored.items() if key[:2] == (tenant_id, cluster_id)]
+        return max(ends, default=0)
+
+    def dirty_rows(self) -> int:
+        """Return about how many rows wait to be written."""
+        return sum(
+            int(window.dirty[: window.size].sum()) for state in self.kinds.values() for window in state.windows.values()
+        )
+
+    def window_bytes(self) -> int:
+        """Return about how much memory open windows take."""
+        return sum(window.bytes for state in self.kinds.values() for window in state.windows.values())
+
+    def log_ms(self, partition: int) -> int:
+        """Return the log time that a partition has been read up to."""
+        return self.frontiers.get(partition, 0)
+
+    def _take_over(self, progress: Progress, restored: Restored | None) -> None:
+        if restored is not None:
+            progress.new = False
+            progress.watermark_ms = restored.watermark_ms
+            progress.restored_ms = max(restored.watermark_ms, restored.through_ms)
+            progress.through_ms = restored.through_ms
+            progress.version = restored.version
+
+    def _restore(self) -> None:
+        rows = self._rows(
+            "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
+            "toUnixTimestamp64Milli(last_ingest_time) AS ingest, "
+            "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS through, version FROM progress FINAL"
+        )
+        for row in rows:
+            key = (row["tenant_id"], row["cluster_id"], row["collector_id"])
+            known = self._restored.get(key, Restored(0, 0, 0))
+            self._restored[key] = Restored(
+                max(known.watermark_ms, row["watermark"]),
+                max(known.through_ms, row["through"]),
+                max(known.version, row["version"]),
+            )
+            self.replay_until_ms = max(self.replay_until_ms, row["ingest"] + REPLAY_SLACK_MS)
+        self._restore_allocations()
+        self._restore_entities()
+
+    def _restore_allocations(self) -> None:
+        since = self.clock.now_ms() - 2 * HORIZON_MS
+        rows = self._rows(
+            "SELECT tenant_id, cluster_id, host_id, entity, part, job_id, workload_id, owner_team, model_id, "
+            "toUnixTimestamp64Milli(start_time) AS start, if(isNull(end_time), NULL, "
+            "toUnixTimestamp64Milli(assumeNotNull(end_time))) AS end, version FROM allocations FINAL "
+            "WHERE isNull(end_time) OR end_time >= fromUnixTimestamp64Milli({since:Int64})",
+            {"since": since},
+        )
+        for row in rows:
+            self.allocations.add(
+                Fact(
+                    (row["tenant_id"], row["cluster_id"], row["entity"], row["part"]),
+                    row["host_id"],
+                    (row["job_id"], row["workload_id"], row["owner_team"], row["model_id"]),
+                    row["start"],
+                    row["end"],
+                    row["version"],
+                )
+            )
+
+    def _restore_entities(self) -> None:
+        rows = self._rows(
+            "SELECT tenant_id, region, cluster_id, rack, host_id, kind, entity, part, gpu_model, attributes, "
+            "collector_id, interval_ms, toUnixTimestamp64Milli(from_time) AS from_time, "
+            "toUnixTimestamp64Milli(last_seen) AS last_seen FROM entities FINAL WHERE isNull(to_time)"
+        )
+        self.entities.restore({**row, "attributes": dict(row["attributes"])} for row in rows)
+
+    def _rows(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.store.query(sql, params).to_pylist()
+        return found
