@@ -154,7 +154,8 @@ def _texts(codes: Ints, values: Sequence[str]) -> pa.DictionaryArray:
 def _map_array(column: MapColumn, rows: int) -> pa.MapArray:
     offsets = np.searchsorted(column.rows, np.arange(rows + 1)).astype(np.int32)
     keys = pa.array(column.keys, pa.string()).take(pa.array(column.key_codes, pa.int64()))
-    return pa.MapArray.from_arrays(pa.array(offsets), keys, pa.array(column.values))
+    texts = None if isinstance(column.values, np.ndarray) else pa.string()
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, pa.array(column.values, texts))
 
 
 def _plain_array(type_: str, values: NDArray[Any], present: NDArray[np.bool_] | None) -> pa.Array:
