@@ -21,7 +21,11 @@ STORM_PER_SECOND = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What a simulated cluster is made of. The same spec and start give the same samples, second by second."""
+    """What a simulated cluster is made of. The same spec and start give the same samples, second by second.
+
+    Attributes:
+        names: Names of its hosts; made from the cluster's name where empty.
+    """
 
     name: str
     hosts: int
@@ -29,6 +33,7 @@ class ClusterSpec:
     board: Board
     seed: int
     incidents: tuple[Incident, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def boot_id(spec: ClusterSpec, host: int) -> str:
 
 def host_name(spec: ClusterSpec, host: int) -> str:
     """Return the name of a simulated host."""
-    return f"{spec.name}-{host + 1:04d}"
+    return spec.names[host] if spec.names else f"{spec.name}-{host + 1:04d}"
 
 
 def rack_name(host: int) -> str:

@@ -181,7 +181,7 @@ def _board_values(
     busy = activity > 0.005
     return {
         "gpu_power_watts": power_watts.round(3),
-        "gpu_power_instant_watts": np.round(np.clip(instant, 15.0, None), 3),
+        "gpu_power_instant_watts": np.maximum(instant, 15.0).round(3),
         "gpu_power_limit_watts": np.full(gpus, board.power_limit_watts),
         "gpu_temperature_celsius": temperature,
         "gpu_memory_temperature_celsius": np.round(state.memory_temperature),
