@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_1s` (
   `tenant_id` LowCardinality(String),
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1s` (
   `tenant_id` LowCardinality(String),
@@ -104,7 +104,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1s` (
   `tenant_id` LowCardinality(String),
@@ -137,7 +137,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_1s` (
   `tenant_id` LowCardinality(String),
@@ -170,7 +170,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1s` (
   `tenant_id` LowCardinality(String),
@@ -203,7 +203,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1s` (
   `tenant_id` LowCardinality(String),
@@ -236,7 +236,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_30s` (
   `tenant_id` LowCardinality(String),
@@ -289,7 +289,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_30s` (
   `tenant_id` LowCardinality(String),
@@ -321,7 +321,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_30s` (
   `tenant_id` LowCardinality(String),
@@ -353,7 +353,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_30s` (
   `tenant_id` LowCardinality(String),
@@ -385,7 +385,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_30s` (
   `tenant_id` LowCardinality(String),
@@ -417,7 +417,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_30s` (
   `tenant_id` LowCardinality(String),
@@ -449,7 +449,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_30s` (
   `tenant_id` LowCardinality(String),
@@ -481,7 +481,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`histograms_1s` (
   `tenant_id` LowCardinality(String),
