@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from secondsight.agent.cells import HistogramPoint
-from secondsight.catalog.metric import Metric
+from secondsight.catalog.metric import Metric, Source
 
 NOT_MEASURED_COUNT = 50
 """So many observations that all took no time at all were not measured."""
@@ -20,14 +20,14 @@ class Series:
     """The samples of one histogram of one entity, as they come.
 
     Attributes:
-        scale: Factor to the metric's unit, for bounds and sum.
+        source: Gives the factor to the metric's unit, for bounds and sum.
         buckets: (upper bound, cumulative count) in the order of the text.
     """
 
     metric: Metric
+    source: Source
     entity: str
     part: str
-    scale: float
     buckets: list[tuple[float, float]] = field(default_factory=list)
     sum: float | None = None
     count: float | None = None
@@ -53,9 +53,9 @@ def histogram_point(series: Series) -> HistogramPoint:
         series.metric,
         series.entity,
         series.part,
-        tuple(bound * series.scale for bound, _ in series.buckets[:-1]),
+        tuple(bound * series.source.scale for bound, _ in series.buckets[:-1]),
         (counts[0], *(after - before for before, after in pairwise(counts))),
-        series.sum * series.scale,
+        series.sum * series.source.scale,
         series.start_ms,
     )
 

@@ -267,7 +267,7 @@ class Mapper:
 
 def _add_to_series(series: dict[tuple[str, str, str, str], tuple[str, Series]], slot: Slot, sample: Sample) -> None:
     key = (slot.source.name, slot.metric.name, slot.entity, slot.part)
-    _, one = series.setdefault(key, (slot.host, Series(slot.metric, slot.entity, slot.part, slot.source.scale)))
+    _, one = series.setdefault(key, (slot.host, Series(slot.metric, slot.source, slot.entity, slot.part)))
     if slot.suffix == _BUCKETS:
         one.buckets.append((slot.bound, sample.value))
     elif slot.suffix == _SUM:
@@ -280,7 +280,7 @@ def _add_to_series(series: dict[tuple[str, str, str, str], tuple[str, Series]], 
 
 def _take_histograms(series: Iterable[tuple[str, Series]], mapped: Mapped) -> None:
     taken: set[tuple[str, str, str]] = set()
-    for host, one in series:
+    for host, one in sorted(series, key=lambda item: item[1].source.rank):
         gathered = mapped.of(host)
         key = (one.metric.name, one.entity, one.part)
         try:

@@ -72,8 +72,8 @@ class Settled:
                 best[metric, entity] = min(rank, best.get((metric, entity), rank))
         kept: dict[tuple[str, str, str], Candidate] = {}
         parts: Counter[tuple[str, str]] = Counter()
-        for (metric, entity, part, rank), candidate in sorted(self._by_cell.items(), key=lambda item: item[0][3]):
-            if rank > best.get((metric, entity), rank) or (metric, entity, part) in kept:
+        for (metric, entity, part, rank), candidate in sorted(self._by_cell.items(), key=_preference):
+            if rank != best.get((metric, entity), rank) or (metric, entity, part) in kept:
                 self.discarded["duplicate"] += 1
             elif parts[metric, entity] > candidate.slot.metric.parts_maximum:
                 self.discarded["parts_limit"] += 1
@@ -81,6 +81,10 @@ class Settled:
                 kept[metric, entity, part] = candidate
                 parts[metric, entity] += 1
         return list(kept.values())
+
+
+def _preference(item: tuple[tuple[str, str, str, int], Candidate]) -> tuple[bool, int]:
+    return not item[1].quality.has_value, item[0][3]
 
 
 def _better(old: Candidate, new: Candidate) -> tuple[Candidate, str]:
