@@ -19,13 +19,16 @@ const OVERLAP_MAXIMUM_MS = 60_000;
 const POLL_MINIMUM_MS = 1000;
 const POLL_MAXIMUM_MS = 15_000;
 const RETRY_MS = 5000;
+/** Read this much more than is shown, so that the left edge never runs dry between two answers. */
+const MARGIN_MS = 5000;
 
 function instants(ts: WireColumns["ts"]): number[] {
   return (ts ?? []).map((time) => toInstant(time) ?? 0);
 }
 
 function columnOf(series: WireSeries, answer: WireColumns): Columns {
-  const name = series.metric ?? answer.metric ?? "value";
+  const metric = series.metric ?? answer.metric ?? "value";
+  const name = series.part === undefined || series.part === "" ? metric : `${metric} ${series.part}`;
   return {
     ts: series.ts === undefined ? instants(answer.ts) : instants(series.ts),
     values: { [name]: series.values },
@@ -54,7 +57,7 @@ function sameTimeline(a: readonly number[], b: readonly number[]): boolean {
   return a === b || (a.length === b.length && a.every((instant, index) => instant === b[index]));
 }
 
-/** Columns of an answer; each series is named by its metric. */
+/** Columns of an answer; each series is named by its metric, and its part where it has one. */
 export function toColumns(answer: WireColumns): Columns {
   const shared = instants(answer.ts);
   return align(
@@ -108,7 +111,7 @@ async function followTelemetry(
 ): Promise<Answer> {
   const now = Date.now() + (known === undefined ? 0 : serverOffset(known));
   const to = Math.ceil(now / 1000) * 1000 + 1000;
-  const from = to - lengthMs;
+  const from = to - lengthMs - MARGIN_MS;
   if (known === undefined || known.columns.ts.length === 0 || known.to < from) {
     return fetchTelemetry(asked, from, to, signal);
   }

@@ -7,7 +7,8 @@ export interface WireCoverage {
   expectedSamples: number;
   storedSamples: number;
   ratio: number;
-  gaps: number;
+  /** Null where rollups were read, which hide them. */
+  gaps: number | null;
   shed: number;
 }
 

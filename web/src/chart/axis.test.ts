@@ -7,9 +7,13 @@ describe("yBounds", () => {
     expect(yBounds({ kind: "share" }, [0, 1.05])).toEqual([0, 1.05]);
   });
   it("draws from zero to a round figure", () => {
-    expect(yBounds({ kind: "zero", atLeast: 0 }, [100, 312])).toEqual([0, 500]);
+    expect(yBounds({ kind: "zero", atLeast: 0 }, [100, 312])).toEqual([0, 400]);
     expect(yBounds({ kind: "zero", atLeast: 700 }, [100, 312])).toEqual([0, 800]);
     expect(yBounds({ kind: "zero", atLeast: 0 }, null)).toEqual([0, 1]);
+    expect(yBounds({ kind: "zero", atLeast: 1, base: 2 ** 30 }, [0, 72 * 2 ** 30])).toEqual([
+      0,
+      80 * 2 ** 30,
+    ]);
   });
   it("fits temperatures in steps, so that one degree does not move the axis", () => {
     expect(yBounds({ kind: "tight", step: 10 }, [63, 87])).toEqual([60, 90]);
@@ -24,7 +28,8 @@ describe("niceCeiling", () => {
     [7, 8],
     [100, 100],
     [101, 200],
-    [2.2e9, 2.5e9],
+    [312, 400],
+    [2.2e9, 3e9],
   ])("%d fits under %d", (value, nice) => expect(niceCeiling(value)).toBe(nice));
 });
 

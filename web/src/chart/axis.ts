@@ -5,7 +5,7 @@ export type Span = [low: number, high: number];
 /** How a vertical axis is bounded. */
 export type YRange =
   | { kind: "share" }
-  | { kind: "zero"; atLeast: number }
+  | { kind: "zero"; atLeast: number; base?: number }
   | { kind: "fixed"; high: number }
   | { kind: "tight"; step: number };
 
@@ -23,11 +23,11 @@ export function extent(columns: readonly (readonly (number | null)[])[]): Span |
   return low <= high ? [low, high] : null;
 }
 
-/** The least of 1, 2, 2.5, 5, 8 x 10^n that is not below `value`. */
+/** The least of 1, 2, 3, 4, 5, 6, 8 x 10^n that is not below `value`; halves of it have one decimal at most. */
 export function niceCeiling(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  const step = [1, 2, 2.5, 5, 8, 10].find((nice) => nice * power >= value * 0.999) ?? 10;
+  const step = [1, 2, 3, 4, 5, 6, 8, 10].find((nice) => nice * power >= value * 0.999) ?? 10;
   return step * power;
 }
 
@@ -37,12 +37,17 @@ export function yBounds(range: YRange, data: Span | null): Span {
     case "share":
       return [0, Math.max(1, data?.[1] ?? 1)];
     case "zero":
-      return [0, niceCeiling(Math.max(range.atLeast, data?.[1] ?? 0))];
+      return [0, roundUp(Math.max(range.atLeast, data?.[1] ?? 0), range.base ?? 1)];
     case "fixed":
       return [0, Math.max(range.high, data?.[1] ?? 0)];
     case "tight":
       return tight(range.step, data ?? [0, range.step]);
   }
+}
+
+/** Round in the unit that is shown, which for bytes is a power of two. */
+function roundUp(value: number, base: number): number {
+  return niceCeiling(value / base) * base;
 }
 
 function tight(step: number, [low, high]: Span): Span {
@@ -68,7 +73,7 @@ export interface TimeTicks {
 }
 
 /** Ticks of the time axis: whole steps in UTC, at least `roomPx` apart. */
-export function timeTicks([from, to]: Span, widthPx: number, roomPx = 96): TimeTicks {
+export function timeTicks([from, to]: Span, widthPx: number, roomPx = 64): TimeTicks {
   const least = ((to - from) * roomPx) / Math.max(widthPx, 1);
   const stepMs = TIME_STEPS.find((step) => step >= least) ?? 30 * 86_400 * SECOND;
   const at: number[] = [];

@@ -2,8 +2,7 @@
 
 import type uPlot from "uplot";
 import type { Cell, Columns, Gap } from "../model/columns";
-import { extent, type Span, type YRange, yBounds, yTicks } from "./axis";
-import type { Limit } from "./paint";
+import { extent, type Span, timeTicks, type YRange, yBounds, yTicks } from "./axis";
 import { colour } from "./theme";
 
 export type Stroke = "s1" | "s2" | "s3" | "s4" | "s5";
@@ -29,7 +28,8 @@ export interface Picture {
   hold: readonly number[];
   gaps: readonly Gap[];
   completeThrough: number | null;
-  limit: Limit | null;
+  /** Value of a limit line. */
+  limit: number | null;
   ticks: (values: readonly number[]) => string[];
 }
 
@@ -79,11 +79,10 @@ function axes(current: () => Picture): uPlot.Axis[] {
   const grid = { stroke: () => colour("grid"), width: 1 };
   return [
     {
-      show: true,
       size: 0,
       grid,
       ticks: { show: false },
-      space: 96,
+      splits: (u) => timeTicks(current().x, u.bbox.width / devicePixelRatio).at,
       values: (_, splits) => splits.map(() => ""),
     },
     {

@@ -4,16 +4,12 @@ import type uPlot from "uplot";
 import type { Gap } from "../model/columns";
 import { colour } from "./theme";
 
-export interface Limit {
-  value: number;
-  label: string;
-}
-
 export interface Marks {
   gaps: readonly Gap[];
   /** Everything before this instant is complete; null where it is not known. */
   completeThrough: number | null;
-  limit: Limit | null;
+  /** Value of a limit line; what it is called stands in the gutter. */
+  limit: number | null;
 }
 
 const SOFT_STEPS = 4;
@@ -45,6 +41,7 @@ function hatching(context: CanvasRenderingContext2D, ratio: number): CanvasPatte
 }
 
 function paintGaps(u: uPlot, gaps: readonly Gap[]): void {
+  if (gaps.length === 0) return;
   const { left, top, right, bottom } = box(u);
   const pattern = hatching(u.ctx, devicePixelRatio);
   for (const gap of gaps) {
@@ -91,23 +88,11 @@ function paintSoftEdge(u: uPlot, completeThrough: number): void {
   dashedLine(u, colour("control"), [2, 2], [edge, top, edge, bottom]);
 }
 
-function paintLimit(u: uPlot, limit: Limit): void {
+function paintLimit(u: uPlot, limit: number): void {
   const { left, top, right, bottom } = box(u);
-  const y = Math.round(u.valToPos(limit.value, "y", true)) + devicePixelRatio / 2;
+  const y = Math.round(u.valToPos(limit, "y", true)) + devicePixelRatio / 2;
   if (y < top - 1 || y > bottom) return;
   dashedLine(u, colour("bad-mark"), [5, 3], [left, y, right, y]);
-  u.ctx.font = font();
-  u.ctx.textAlign = "left";
-  u.ctx.textBaseline = y - top > 14 * devicePixelRatio ? "bottom" : "top";
-  const nudge = (u.ctx.textBaseline === "bottom" ? -3 : 3) * devicePixelRatio;
-  u.ctx.fillStyle = colour("bad-ink");
-  u.ctx.fillText(limit.label, left + 4 * devicePixelRatio, y + nudge);
-}
-
-/** The face of axis labels, in canvas pixels. */
-export function font(): string {
-  const family = getComputedStyle(document.body).fontFamily;
-  return `${11 * devicePixelRatio}px ${family}`;
 }
 
 /** Paint all marks over the lines of one plot. */

@@ -6,7 +6,7 @@ import "uplot/dist/uPlot.min.css";
 import type { Span } from "./axis";
 import type { Cursor } from "./cursor";
 import { forgetFrame, inNextFrame } from "./frame";
-import { type Picture, plotData, plotOptions } from "./options";
+import { type Picture, plotBounds, plotData, plotOptions } from "./options";
 import { paintMarks } from "./paint";
 import { colour, useThemeRevision } from "./theme";
 
@@ -92,9 +92,11 @@ function create(host: HTMLElement, props: () => PlotProps): uPlot {
 }
 
 function redraw(plot: uPlot, picture: Picture): void {
+  const [low, high] = plotBounds(picture);
   plot.batch(() => {
     plot.setData(plotData(picture), false);
     plot.setScale("x", { min: picture.x[0], max: picture.x[1] });
+    plot.setScale("y", { min: low, max: high });
     plot.redraw(true, true);
   });
 }

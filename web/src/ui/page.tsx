@@ -43,6 +43,7 @@ export function Page(props: PageProps) {
         title={props.title}
         find={props.onFind === undefined ? typed : (props.find ?? "")}
         findRef={findBox}
+        listHere={props.onFind !== undefined}
         onFind={props.onFind ?? setTyped}
         onFindEnter={props.onFind === undefined ? goToList : () => undefined}
         span={props.span}

@@ -24,7 +24,7 @@ const THEME_ICON: Record<Theme, IconName> = { system: "system", light: "sun", da
 function ThemeToggle() {
   const { theme, toggle } = useTheme();
   return (
-    <button type="button" className="rail-button" onClick={toggle} aria-label={`theme: ${theme}`}>
+    <button type="button" className="rail-button" onClick={toggle}>
       <Icon name={THEME_ICON[theme]} size={14} />
       <span>{theme === "system" ? "System theme" : `${theme === "dark" ? "Dark" : "Light"} theme`}</span>
     </button>

@@ -39,7 +39,7 @@ export function Empty({
 }) {
   return (
     <div className="state">
-      <h3>{title}</h3>
+      <h2>{title}</h2>
       <p>{children}</p>
       {command !== undefined && <code>{command}</code>}
     </div>
@@ -56,10 +56,10 @@ export interface Failure {
 export function ErrorState({ failure, onRetry }: { failure: Failure; onRetry: () => void }) {
   return (
     <div className="state" role="alert">
-      <h3>
+      <h2>
         <Shape tone="bad" />
         {failure.message}
-      </h3>
+      </h2>
       {failure.hint !== "" && <p>{failure.hint}</p>}
       <code>{failure.code}</code>
       {failure.isRetryable && (

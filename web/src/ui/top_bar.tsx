@@ -17,6 +17,8 @@ export interface TopBarProps {
   title: string;
   find: string;
   findRef: RefObject<HTMLInputElement | null>;
+  /** Whether the page holds the list that the box filters; elsewhere it leads there, and phones leave it out. */
+  listHere: boolean;
   onFind: (text: string) => void;
   onFindEnter: (text: string) => void;
   span: { from: number; to: number };
@@ -40,10 +42,10 @@ function formatCoverage(ratio: number): string {
   return `${percent === 100 ? "100" : percent.toFixed(1)} %`;
 }
 
-function Find({ find, findRef, onFind, onFindEnter }: TopBarProps) {
+function Find({ find, findRef, listHere, onFind, onFindEnter }: TopBarProps) {
   const id = useId();
   return (
-    <search className="find">
+    <search className={listHere ? "find" : "find wide"}>
       <label htmlFor={id}>
         <Icon name="search" size={14} />
         <span className="hidden">Find GPUs</span>

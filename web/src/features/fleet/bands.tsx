@@ -14,7 +14,7 @@ import type { Window } from "../../model/window";
 import { toFailure } from "../../ui/failure";
 import { Badge, ErrorState, Skeleton } from "../../ui/states";
 import { formatClock, formatTick, parseResolution } from "../../ui/times";
-import { formatTicks, formatValue } from "../../ui/units";
+import { formatNumber, formatTicks, formatValue, scaleFor } from "../../ui/units";
 
 const HEIGHT_PX = 104;
 const LABEL_GAP_PX = 13;
@@ -30,7 +30,11 @@ const THEMES: readonly Theme[] = [
   { metric: "gpu_utilization_ratio", title: "Utilisation", y: { kind: "share" } },
   { metric: "gpu_power_watts", title: "Power a GPU", y: { kind: "zero", atLeast: 0 } },
   { metric: "gpu_temperature_celsius", title: "Temperature", y: { kind: "tight", step: 15 } },
-  { metric: "gpu_memory_used_bytes", title: "Memory used", y: { kind: "zero", atLeast: 2 ** 30 } },
+  {
+    metric: "gpu_memory_used_bytes",
+    title: "Memory used",
+    y: { kind: "zero", atLeast: 2 ** 30, base: 2 ** 30 },
+  },
 ];
 
 const LINES: readonly Line[] = [
@@ -91,7 +95,7 @@ function valueAt(columns: Columns, name: string, at: number | null, slot: number
   return row === null ? null : (columns.values[name]?.[row] ?? null);
 }
 
-function EndLabels({ picture, format }: { picture: Picture; format: (value: number | null) => string }) {
+function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; unit: string }) {
   const [low, high] = plotBounds(picture);
   const inner = HEIGHT_PX - GUTTER_PX.top - GUTTER_PX.bottom;
   const labels = AGGREGATES.flatMap((name) => {
@@ -99,7 +103,12 @@ function EndLabels({ picture, format }: { picture: Picture; format: (value: numb
     if (value === null) return [];
     return [{ name, value, y: GUTTER_PX.top + (1 - (value - low) / (high - low)) * inner }];
   });
-  const texts = new Map(labels.map(({ name, value }) => [name as string, format(value)]));
+  const largest = labels.reduce((most, { value }) => Math.max(most, Math.abs(value)), 0);
+  const { divide } = scaleFor(theme.metric, unit, largest);
+  const digits = largest / divide >= 20 ? 0 : 1;
+  const texts = new Map(
+    labels.map(({ name, value }) => [name as string, formatNumber(value / divide, digits)]),
+  );
   return (
     <div className="band-labels" aria-hidden="true">
       {spreadLabels(labels, LABEL_GAP_PX, HEIGHT_PX - 4).map((label) => (
@@ -129,8 +138,6 @@ function BandPanel(props: BandProps) {
   const { theme, catalog, cursor, onZoom, onZoomOut } = props;
   const { picture, columns, slot } = useBandPicture(props);
   const unit = unitOf(catalog, theme.metric);
-  const plain = (value: number | null) =>
-    value === null ? "" : (formatTicks([value], theme.metric, unit)[0] ?? "");
   const told = AGGREGATES.map(
     (name) => `${name} ${formatValue(newest(columns.values[name]), theme.metric, unit)}`,
   );
@@ -150,7 +157,7 @@ function BandPanel(props: BandProps) {
           />
           <TimeAxis x={picture.x} cursor={cursor} tick={formatTick} clock={formatClock} />
         </div>
-        <EndLabels picture={picture} format={plain} />
+        <EndLabels picture={picture} theme={theme} unit={unit} />
       </div>
     </section>
   );

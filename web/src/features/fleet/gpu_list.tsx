@@ -104,7 +104,7 @@ function cellOf(gpu: Gpu, column: Column, catalog: Catalog | undefined, now: num
     case "cluster":
       return gpu.cluster;
     case "product":
-      return gpu.product;
+      return gpu.product.replace(/^NVIDIA /, "");
     case "job":
       return gpu.job === "" ? "–" : gpu.job;
     case "age":

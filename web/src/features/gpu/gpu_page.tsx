@@ -69,7 +69,7 @@ function ChartsWaiting() {
   return THEMES.map((theme) => (
     <section key={theme.title} className="theme-row" aria-label={theme.title}>
       <div className="gutter">
-        <h3>{theme.title}</h3>
+        <h2>{theme.title}</h2>
       </div>
       <div className="theme-plot">
         <Skeleton height={theme.heightPx + 20} waitsFor="the samples of this GPU" />

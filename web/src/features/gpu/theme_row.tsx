@@ -42,6 +42,19 @@ function GutterLine({ line, view, catalog, at }: GutterLineProps) {
   );
 }
 
+function LimitLine({ theme, view, catalog }: Pick<ThemeRowProps, "theme" | "view" | "catalog">) {
+  const { limit } = theme;
+  const value = limit === undefined ? null : newest(view.columns.values[limit.metric]);
+  if (limit === undefined || value === null) return null;
+  return (
+    <div className="gutter-line">
+      <i className="limit" />
+      {limit.label}
+      <b>{formatValue(value, limit.metric, unitOf(catalog, limit.metric))}</b>
+    </div>
+  );
+}
+
 function Gutter({
   theme,
   view,
@@ -51,10 +64,11 @@ function Gutter({
   const at = useCursor(cursor);
   return (
     <div className="gutter">
-      <h3>{theme.title}</h3>
+      <h2>{theme.title}</h2>
       {reportedLines(theme, view.columns).map((line) => (
         <GutterLine key={line.metric} line={line} view={view} catalog={catalog} at={at} />
       ))}
+      <LimitLine theme={theme} view={view} catalog={catalog} />
     </div>
   );
 }

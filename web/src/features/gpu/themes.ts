@@ -52,7 +52,7 @@ export const THEMES: readonly Theme[] = [
     heightPx: 64,
     y: { kind: "zero", atLeast: 100 },
     lines: [{ metric: "gpu_power_watts", label: "Power", stroke: "s2" }],
-    limit: { metric: "gpu_power_limit_watts", label: "limit" },
+    limit: { metric: "gpu_power_limit_watts", label: "Limit" },
     noise: 40,
   },
   {
@@ -73,7 +73,7 @@ export const THEMES: readonly Theme[] = [
       { metric: "gpu_temperature_celsius", label: "GPU", stroke: "s2" },
       { metric: "gpu_memory_temperature_celsius", label: "HBM", stroke: "s3" },
     ],
-    limit: { metric: "gpu_slowdown_temperature_celsius", label: "slowdown" },
+    limit: { metric: "gpu_slowdown_temperature_celsius", label: "Slowdown" },
     noise: 4,
   },
   {

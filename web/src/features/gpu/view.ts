@@ -72,10 +72,7 @@ export function toPicture(theme: Theme, view: View, catalog: Catalog | undefined
     hold: limit === null ? [] : [limit],
     gaps: view.gaps,
     completeThrough: view.completeThrough,
-    limit:
-      limit === null
-        ? null
-        : { value: limit, label: `${theme.limit?.label ?? ""} ${formatValue(limit, metric, unit)}` },
+    limit,
     ticks: (values) => formatTicks(values, metric, unit),
   };
 }

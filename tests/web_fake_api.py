@@ -1,0 +1,411 @@
+"""Serve the built pages and a small invented fleet over real HTTP, in the shapes of the api.
+
+Values are a pure function of the GPU and the second, so two requests never disagree. `state` chooses what goes wrong.
+"""
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+STATIC = Path(__file__).resolve().parents[1] / "src" / "secondsight" / "api" / "static"
+TOKEN = "sst_pages"
+COOKIE = "secondsight_session=open"
+LATENESS_MS = 10_000
+GIB = 2**30
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+CSP = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; "
+    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+)
+UNITS = {
+    "gpu_utilization_ratio": "1",
+    "gpu_sm_active_ratio": "1",
+    "gpu_tensor_active_ratio": "1",
+    "gpu_dram_active_ratio": "1",
+    "gpu_memory_used_bytes": "By",
+    "gpu_memory_total_bytes": "By",
+    "gpu_power_watts": "W",
+    "gpu_power_limit_watts": "W",
+    "gpu_sm_clock_hertz": "Hz",
+    "gpu_memory_clock_hertz": "Hz",
+    "gpu_temperature_celsius": "Cel",
+    "gpu_memory_temperature_celsius": "Cel",
+    "gpu_slowdown_temperature_celsius": "Cel",
+    "gpu_nvlink_transmit_bytes_per_second": "By/s",
+    "gpu_nvlink_receive_bytes_per_second": "By/s",
+    "gpu_pcie_transmit_bytes_per_second": "By/s",
+    "gpu_pcie_receive_bytes_per_second": "By/s",
+}
+LISTED = ("gpu_utilization_ratio", "gpu_power_watts", "gpu_temperature_celsius", "gpu_memory_used_bytes")
+CLUSTERS = ("cedar", "iris", "lotus")
+GPUS_A_HOST = 8
+
+
+class State(StrEnum):
+    """What the fleet or its api goes through."""
+
+    WELL = "well"
+    EMPTY = "empty"
+    BROKEN = "broken"
+    STALE = "stale"
+    PARTIAL = "partial"
+    SLOW = "slow"
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    number: int
+    host: str
+    cluster: str
+    index: int
+    status: str
+
+    @property
+    def gpu_id(self) -> str:
+        return f"GPU-{self.number:08x}-9e3b-4d18-b6a4-2f90c8d1e37b"
+
+    @property
+    def job(self) -> str | None:
+        return None if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
+
+
+@dataclass(slots=True)
+class Fleet:
+    """Cards, and when the one with a gap was silent."""
+
+    cards: list[Card]
+    gap_from_ms: int
+    gap_to_ms: int
+    state: State = State.WELL
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def newest_ms(self) -> int:
+        now_ms = int(time.time() * 1000)
+        age_ms = 252_000 if self.state is State.STALE else 1_000
+        return (now_ms - age_ms) // 1000 * 1000
+
+
+def make_fleet(hosts: int = 12) -> Fleet:
+    now_ms = int(time.time()) * 1000
+    odd = {5: "silent", 21: "lost", 22: "lost"}
+    cards = [
+        Card(
+            n,
+            f"gpu-node-{n // GPUS_A_HOST:04d}",
+            CLUSTERS[n // GPUS_A_HOST % 3],
+            n % GPUS_A_HOST,
+            odd.get(n, "reporting"),
+        )
+        for n in range(hosts * GPUS_A_HOST)
+    ]
+    return Fleet(cards, now_ms - 400_000, now_ms - 310_000)
+
+
+def noise(seed: int, step: int) -> float:
+    """Return a value in [-1, 1] that looks random and is not."""
+    mixed = (seed * 374_761_393 + step * 668_265_263) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 13)) * 1_274_126_177) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 16)) & 0xFFFF) / 32767.5 - 1
+
+
+def load(seed: int, second: int) -> float:
+    """Return how hard a card works, from 0 to 1: waves, a dip at each checkpoint, a slowdown now and then."""
+    if seed % 11 == 0:
+        return 0.02 + 0.02 * abs(noise(seed, second // 7))
+    base = 0.86 + 0.06 * math.sin(second / (190 + seed % 7) + seed) + 0.02 * noise(seed, second)
+    dip = 0.35 if (second + seed) % 97 < 3 else 0.0
+    slow = 0.28 if (second + seed * 13) % 420 < 32 else 0.0
+    return min(1.0, max(0.0, base - dip - slow))
+
+
+def warmth(seed: int, second: int) -> float:
+    """Return degrees; cedar's cards run hotter."""
+    place = 10.0 if seed // GPUS_A_HOST % 3 == 0 else 0.0
+    busy = 0.0 if seed % 11 == 0 else 22.0
+    return 44 + place + busy + 5 * math.sin(second / 400 + seed) + 0.8 * noise(seed, second // 3)
+
+
+VALUES: dict[str, Callable[[int, int], float]] = {
+    "gpu_utilization_ratio": lambda g, s: round(min(1.0, load(g, s) + 0.05), 2),
+    "gpu_sm_active_ratio": load,
+    "gpu_tensor_active_ratio": lambda g, s: load(g, s) * 0.5 + 0.02 * noise(g + 1, s),
+    "gpu_dram_active_ratio": lambda g, s: load(g, s) * 0.66 + 0.015 * noise(g + 2, s),
+    "gpu_memory_used_bytes": lambda g, s: (72.0 if g % 11 else 0.5) * GIB + 0.3 * GIB * math.sin(s / 300 + g),
+    "gpu_memory_total_bytes": lambda g, s: 80 * GIB,
+    "gpu_power_watts": lambda g, s: 90 + 590 * load(g, s) + 8 * noise(g + 3, s),
+    "gpu_power_limit_watts": lambda g, s: 700,
+    "gpu_sm_clock_hertz": lambda g, s: 1.98e9 - 0.6e9 * (0.9 - min(0.9, load(g, s) + 0.05)),
+    "gpu_memory_clock_hertz": lambda g, s: 2.619e9,
+    "gpu_temperature_celsius": warmth,
+    "gpu_memory_temperature_celsius": lambda g, s: warmth(g, s) - 5 + 0.5 * math.sin(s / 40),
+    "gpu_slowdown_temperature_celsius": lambda g, s: 87,
+    "gpu_nvlink_transmit_bytes_per_second": lambda g, s: 350e9 * load(g, s) + 8e9 * noise(g + 4, s),
+    "gpu_nvlink_receive_bytes_per_second": lambda g, s: 330e9 * load(g, s) + 8e9 * noise(g + 5, s),
+    "gpu_pcie_transmit_bytes_per_second": lambda g, s: 9e9 + 2e9 * noise(g + 6, s),
+    "gpu_pcie_receive_bytes_per_second": lambda g, s: 21e9 + 4e9 * noise(g + 7, s) + (12e9 if (s + g) % 97 < 3 else 0),
+}
+
+
+def iso(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def about(fleet: Fleet, resolution: str = "1s", aggregate: str = "avg") -> dict[str, object]:
+    newest_ms = fleet.newest_ms
+    partial = fleet.state is State.PARTIAL
+    return {
+        "effectiveResolution": resolution,
+        "tier": "hot",
+        "aggregate": aggregate,
+        "completeThrough": iso(newest_ms - LATENESS_MS),
+        "dataFreshnessMs": max(0, int(time.time() * 1000) - newest_ms),
+        "lateRatio": 0.003,
+        "coverage": {"expectedSamples": 1000, "storedSamples": 998, "ratio": 0.998, "gaps": 1, "shed": 0},
+        "partial": partial,
+        "warnings": ["shard 3 was not read"] if partial else [],
+    }
+
+
+def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, object]:
+    names = query["metrics"].split(",")
+    first_ms, last_ms = int(query["from"]), min(int(query["to"]), fleet.newest_ms + 1)
+    step_ms = 1000 if query.get("resolution") == "1s" else 30_000
+    start_ms = -(-first_ms // step_ms) * step_ms
+    times = [
+        t
+        for t in range(start_ms, last_ms, step_ms)
+        if not (card.number == 1 and fleet.gap_from_ms <= t < fleet.gap_to_ms)
+    ]
+    if card.status == "lost":
+        times = []
+    series = [
+        {
+            "metric": name,
+            "unit": UNITS[name],
+            "gpuId": card.gpu_id,
+            "values": [VALUES[name](card.number, t // 1000) for t in times],
+        }
+        for name in names
+    ]
+    return {"ts": times, "series": series, **about(fleet, "1s" if step_ms == 1000 else "30s")}
+
+
+def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
+    names, aggregate = query["metrics"].split(","), query["aggregate"]
+    first_ms, last_ms = int(query["from"]), min(int(query["to"]), fleet.newest_ms)
+    step_ms = max(30_000, (last_ms - first_ms) // 240 // 30_000 * 30_000)
+    times = list(range(first_ms // step_ms * step_ms, last_ms, step_ms))
+    sample = fleet.cards[::7]
+
+    def point(name: str, time_ms: int) -> float:
+        values = sorted(VALUES[name](card.number, time_ms // 1000) for card in sample)
+        match aggregate:
+            case "avg":
+                return sum(values) / len(values)
+            case "min":
+                return values[0]
+            case "max":
+                return values[-1]
+            case _:
+                return values[int(0.95 * (len(values) - 1))]
+
+    series = [{"metric": n, "unit": UNITS[n], "values": [point(n, t) for t in times] if sample else []} for n in names]
+    return {"ts": times if sample else [], "series": series, **about(fleet, f"{step_ms // 1000}s", aggregate)}
+
+
+def row(fleet: Fleet, card: Card) -> dict[str, object]:
+    second = fleet.newest_ms // 1000
+    reports = card.status == "reporting"
+    last_ms = fleet.newest_ms if reports else fleet.newest_ms - 94_000
+    return {
+        "gpuId": card.gpu_id,
+        "hostId": card.host,
+        "clusterId": card.cluster,
+        "rack": f"r{card.number // 64 + 1:02d}",
+        "index": card.index,
+        "gpuModel": "NVIDIA H100 80GB HBM3",
+        "jobId": card.job,
+        "status": card.status,
+        "lastSeen": iso(last_ms),
+        "values": {name: VALUES[name](card.number, second) if reports else None for name in LISTED},
+    }
+
+
+def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
+    start, limit = int(query.get("cursor", "0")), int(query.get("limit", "200"))
+    cards = fleet.cards[start : start + limit]
+    following = start + limit
+    cursor = str(following) if following < len(fleet.cards) else None
+    return {
+        "gpus": [row(fleet, card) for card in cards],
+        "nextCursor": cursor,
+        "total": len(fleet.cards),
+        **about(fleet),
+    }
+
+
+def summary(fleet: Fleet) -> dict[str, object]:
+    second = fleet.newest_ms // 1000
+    live = [card for card in fleet.cards if card.status == "reporting"]
+    counts = {
+        name: sum(card.status == name for card in fleet.cards) for name in ("reporting", "silent", "lost", "unknown")
+    }
+    hottest = max(live, key=lambda card: warmth(card.number, second), default=None)
+    return {
+        "gpus": {"total": len(fleet.cards), **counts},
+        "hosts": len({card.host for card in fleet.cards}),
+        "clusters": len({card.cluster for card in fleet.cards}),
+        "powerWatts": sum(VALUES["gpu_power_watts"](card.number, second) for card in live),
+        "utilizationRatio": sum(load(card.number, second) for card in live) / len(live) if live else None,
+        "hottest": hottest
+        and {
+            "gpuId": hottest.gpu_id,
+            "hostId": hottest.host,
+            "index": hottest.index,
+            "temperatureCelsius": warmth(hottest.number, second),
+        },
+        **about(fleet),
+    }
+
+
+def catalog() -> dict[str, object]:
+    return {
+        "metrics": [
+            {"name": name, "unit": unit, "type": "gauge", "aggregates": ["avg", "min", "max"]}
+            for name, unit in UNITS.items()
+        ]
+    }
+
+
+def refusal(code: str, message: str, hint: str = "") -> dict[str, object]:
+    return {"error": {"code": code, "message": message, "hint": hint}}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request; the fleet hangs on the server."""
+
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def fleet(self) -> Fleet:
+        return self.server.fleet  # type: ignore[attr-defined]
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        if not url.path.startswith("/v1/"):
+            self.send_page(url.path)
+            return
+        self.fleet.requests.append(self.path)
+        if "secondsight_session=open" not in self.headers.get("Cookie", ""):
+            self.send_json(401, refusal("unauthenticated", "sign in first"))
+            return
+        self.answer(url.path, {name: values[0] for name, values in parse_qs(url.query).items()})
+
+    def answer(self, path: str, query: dict[str, str]) -> None:
+        fleet = self.fleet
+        if fleet.state is State.SLOW and path != "/v1/session":
+            time.sleep(3)
+        if fleet.state is State.BROKEN and path not in ("/v1/session", "/v1/catalog"):
+            self.send_json(
+                503, refusal("store_timeout", "The store did not answer in 10 s", "Other parts are not affected.")
+            )
+            return
+        parts = path.split("/")[2:]
+        match parts:
+            case ["session"]:
+                self.send_json(200, {"tenantId": "north", "role": "viewer"})
+            case ["fleet"]:
+                self.send_json(200, summary(fleet))
+            case ["catalog"]:
+                self.send_json(200, catalog())
+            case ["gpus"]:
+                self.send_json(200, gpu_page(fleet, query))
+            case ["metrics", "query"]:
+                self.send_json(200, fleet_series(fleet, query))
+            case ["gpus", gpu_id, *rest]:
+                self.answer_gpu(unquote(gpu_id), rest, query)
+            case _:
+                self.send_json(404, refusal("not_found", f"there is no {path}"))
+
+    def answer_gpu(self, gpu_id: str, rest: list[str], query: dict[str, str]) -> None:
+        card = next((card for card in self.fleet.cards if card.gpu_id == gpu_id), None)
+        if card is None:
+            self.send_json(
+                404, refusal("unknown_gpu", f"No GPU is called {gpu_id}", "Look for it in the list of GPUs.")
+            )
+        elif rest == ["telemetry"]:
+            self.send_json(200, telemetry(self.fleet, card, query))
+        else:
+            self.send_json(200, row(self.fleet, card))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+        if self.path != "/v1/session" or body.get("token") != TOKEN:
+            self.send_json(401, refusal("unauthenticated", "this token is not known"))
+            return
+        cookie = f"{COOKIE}; HttpOnly; SameSite=Strict; Path=/"
+        self.send_json(200, {"tenantId": "north", "role": "viewer"}, {"Set-Cookie": cookie})
+
+    def do_DELETE(self) -> None:
+        self.send_json(200, {}, {"Set-Cookie": "secondsight_session=; Max-Age=0; Path=/"})
+
+    def send_page(self, path: str) -> None:
+        file = STATIC / path.lstrip("/")
+        if path == "/" or not file.is_file() or STATIC not in file.resolve().parents:
+            file = STATIC / "index.html"
+        self.send_bytes(200, TYPES.get(file.suffix, "application/octet-stream"), file.read_bytes(), {})
+
+    def send_json(self, status: int, answer: dict[str, object], headers: dict[str, str] | None = None) -> None:
+        self.send_bytes(status, "application/json", json.dumps(answer).encode(), headers or {})
+
+    def send_bytes(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(HTTPStatus(status))
+        for name, value in {"Content-Type": kind, "Content-Security-Policy": CSP, **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class FakeApi(ThreadingHTTPServer):
+    """The server; daemon threads, one fleet."""
+
+    daemon_threads = True
+
+    def __init__(self, fleet: Fleet, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.fleet = fleet
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that leaves in the middle of an answer is no error."""
+
+
+@contextmanager
+def serve(fleet: Fleet | None = None, port: int = 0) -> Iterator[FakeApi]:
+    server = FakeApi(fleet or make_fleet(), port)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
