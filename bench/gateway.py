@@ -133,7 +133,7 @@ def sequences() -> Iterator[int]:
 
 
 def make_frame(host_id: str, *, inline: bool = True) -> bytes:
-    """A frame of 8 GPUs, 60 metrics and 12 ticks in which a third of the columns is noise."""
+    """A frame of 8 GPUs, 60 metrics and 12 ticks in which two thirds of the columns are noise."""
     metrics = load_catalog().scalars(EntityKind.GPU)[:METRICS]
     schema = make_schema(EntityKind.GPU, [Column(m.name, m.unit, m.dtype, m.resolution) for m in metrics])
     rows = GPUS * TICKS
@@ -142,7 +142,7 @@ def make_frame(host_id: str, *, inline: bool = True) -> bytes:
     for dtype, numpy_type in NUMPY_TYPES.items():
         width = sum(column.dtype == dtype for column in schema.columns)
         if width:
-            noisy = random.integers(0, 100, (width, rows)) * (np.arange(width)[:, None] % 3 == 0)
+            noisy = random.integers(0, 250, (width, rows)) * (np.arange(width)[:, None] % 3 > 0)
             groups.append(Group(first, noisy.astype(numpy_type), None))
             first += width
     block = ScalarBlock(

@@ -17,7 +17,15 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock, ManualClock
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.run import DEFINITIONS_TOPIC, INGEST_TOPIC, Server, open_listening, open_stores, server_config
+from secondsight.gateway.run import (
+    DEFINITIONS_TOPIC,
+    INGEST_TOPIC,
+    Server,
+    open_listening,
+    open_stores,
+    server_certificate,
+    server_config,
+)
 from secondsight.log.tail import Tail
 from secondsight.model import EntityKind
 from secondsight.wire.content import Column, Content, Entity, EntityTable, Group, ScalarBlock
@@ -162,7 +170,7 @@ def serving(
     stores = change(open_stores(config, used))
     gateway = Gateway(config, stores, load_catalog(), used)
     listening = open_listening(config.listen)
-    server = Server(server_config(gateway, config))
+    server = Server(server_config(gateway, config), server_certificate(config))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

@@ -17,9 +17,10 @@ from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
 from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, plans_in_force
 from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of
-from secondsight.access.tokens import Authenticator, TokenSpec, create_token, revoke_token
+from secondsight.access.tenants import Tenant, add_tenant, list_tenants
+from secondsight.access.tokens import Authenticator, TokenSpec, create_token, list_tokens, revoke_token
 from secondsight.clock import ManualClock
-from secondsight.errors import Rejected
+from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
 
 NOW_MS = 1_700_000_000_000
@@ -333,3 +334,31 @@ def test_opening_again_changes_nothing(metadata: Engine):
     before = inspect(metadata).get_table_names()
     grow_schema(metadata, METADATA)
     assert inspect(metadata).get_table_names() == before
+
+
+def test_tokens_and_tenants_are_listed(metadata: Engine):
+    first = create_token(metadata, COLLECTOR, NOW_MS)
+    second = create_token(metadata, TokenSpec(Role.ADMIN, "t1", "root"), NOW_MS + 1)
+    create_token(metadata, TokenSpec(Role.ADMIN, "t2", "other"), NOW_MS)
+    revoke_token(metadata, first.token_id, NOW_MS + 2)
+    listed = list_tokens(metadata, "t1")
+    assert [(token.token_id, token.role, token.revoked_ms) for token in listed] == [
+        (first.token_id, Role.COLLECTOR, NOW_MS + 2),
+        (second.token_id, Role.ADMIN, None),
+    ]
+    add_tenant(metadata, Tenant("t2", "Two", NOW_MS))
+    add_tenant(metadata, Tenant("t1", "One", NOW_MS))
+    assert [tenant.tenant_id for tenant in list_tenants(metadata)] == ["t1", "t2"]
+    assert refusal(add_tenant, metadata, Tenant("t1", "Again", NOW_MS)) == "tenant_exists"
+    assert refusal(add_tenant, metadata, Tenant("", "None", NOW_MS)) == "tenant_invalid"
+
+
+def test_a_store_that_is_away_is_tried_again_later(tmp_path: Path):
+    metadata = open_metadata(str(tmp_path / "metadata.sqlite"))
+    secret = create_token(metadata, COLLECTOR, NOW_MS).secret
+    metadata.dispose()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    tmp_path.rmdir()
+    with pytest.raises(Retryable):
+        Authenticator(metadata, ManualClock()).authenticate(secret)

@@ -7,7 +7,7 @@ slow hash would add nothing). Revoking a token takes effect within the authentic
 import hmac
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from threading import Lock
 
@@ -92,6 +92,31 @@ def revoke_token(metadata: Engine, token_id: str, now_ms: int) -> bool:
     live = update(TOKENS).where(TOKENS.c.token_id == token_id, TOKENS.c.revoked_ms.is_(None))
     with writing(metadata) as connection:
         return connection.execute(live.values(revoked_ms=now_ms)).rowcount == 1
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What is known of a token; its secret is not."""
+
+    token_id: str
+    role: Role
+    tenant_id: str
+    name: str
+    cluster_id: str
+    region: str
+    collector_pattern: str
+    created_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+def list_tokens(metadata: Engine, tenant_id: str) -> tuple[TokenRecord, ...]:
+    """Return every token of a tenant, revoked ones too, oldest first."""
+    columns = [TOKENS.c[part.name] for part in fields(TokenRecord)]
+    mine = select(*columns).where(TOKENS.c.tenant_id == tenant_id).order_by(TOKENS.c.created_ms, TOKENS.c.token_id)
+    with reading(metadata) as connection:
+        rows = connection.execute(mine).all()
+    return tuple(TokenRecord(**{**row._mapping, "role": Role(row.role)}) for row in rows)
 
 
 class Authenticator:

@@ -15,6 +15,7 @@ from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.tls import Certificate
 from secondsight.log.embedded import EmbeddedLogWriter
 from secondsight.log.retention import backlog_bytes
 
@@ -22,6 +23,8 @@ INGEST_TOPIC = "ingest"
 DEFINITIONS_TOPIC = "definitions"
 PROCESSOR_GROUP = "processor"
 LISTEN_BACKLOG = 1024
+CERTIFICATE_TICKS = 50
+"""Ticks of uvicorn, ten a second, between two looks at the certificate."""
 
 
 def serve_gateway(config: GatewayConfig, clock: Clock) -> None:
@@ -35,7 +38,7 @@ def serve_gateway(config: GatewayConfig, clock: Clock) -> None:
     listening = open_listening(config.listen)
     stores = open_stores(config, clock)
     gateway = Gateway(config, stores, load_catalog(config.catalogue), clock)
-    Server(server_config(gateway, config)).run(sockets=[listening])
+    Server(server_config(gateway, config), server_certificate(config)).run(sockets=[listening])
 
 
 def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
@@ -89,6 +92,13 @@ def open_listening(listen: str) -> socket.socket:
     return socket.create_server((host, int(port)), family=family, backlog=LISTEN_BACKLOG)
 
 
+def server_certificate(config: GatewayConfig) -> Certificate | None:
+    """Return the watched files of a gateway that serves TLS, else None."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    return Certificate(config.tls_certificate, config.tls_key)
+
+
 def _measure_backlog(root: Path) -> int:
     try:
         return backlog_bytes(root, INGEST_TOPIC, PROCESSOR_GROUP)
@@ -97,7 +107,17 @@ def _measure_backlog(root: Path) -> int:
 
 
 class Server(uvicorn.Server):
-    """A server that ends by itself after SIGTERM, instead of sending the signal on to its own process."""
+    """A server that ends by itself after SIGTERM, instead of sending the signal on, and renews its certificate."""
+
+    def __init__(self, config: uvicorn.Config, certificate: Certificate | None = None) -> None:
+        super().__init__(config)
+        self._certificate = certificate
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look at the certificate's files every few seconds; return whether to stop."""
+        if self._certificate is not None and self.config.ssl is not None and counter % CERTIFICATE_TICKS == 0:
+            self._certificate.refresh(self.config.ssl)
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
