@@ -13,7 +13,7 @@ import google_crc32c
 import orjson
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway_fixture import NOW_MS, content, frame, read_definitions, read_ingest, serving, stamp
@@ -253,6 +253,8 @@ def test_a_plan_is_handed_out_once_and_only_changes_are_sent(tmp_path: Path):
         assert first.json["kinds"]["gpu"] == {"intervalMs": 1000, "metrics": "all"}
         again = run.call("GET", "/v1/agents/host-1/plan", headers=headers | {"If-None-Match": first.headers["etag"]})
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        long = run.call("GET", f"/v1/agents/host-1/plan?host={'x' * 600}", headers=headers)
+        assert (long.status, long.code) == (400, "bad_host")
         other = run.call("GET", "/v1/agents/host-2/plan", headers=headers)
         assert (other.status, other.code) == (403, "collector_not_allowed")
         assert run.post(frame(), run.token()).headers["x-secondsight-plan"] == first.headers["etag"]
@@ -383,6 +385,7 @@ def test_a_second_gateway_on_one_log_does_not_start(tmp_path: Path):
         pass
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=20))
 def test_gathered_work_is_in_order_and_within_size(submissions: list[list[int]]):
     calls: list[list[int]] = []
@@ -444,12 +447,12 @@ def test_durations_fall_into_their_buckets():
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "given_settings",
     [{"data": "/d", "nonsense": 1}, {"data": "/d", "tls_key": "/k"}, {"data": "/d", "partitions": 0}, {}],
 )
-def test_wrong_settings_are_errors(settings: dict[str, object]):
+def test_wrong_settings_are_errors(given_settings: dict[str, object]):
     with pytest.raises(Rejected) as caught:
-        build(GatewayConfig, settings, "gateway")
+        build(GatewayConfig, given_settings, "gateway")
     assert caught.value.code == "bad_config"
 
 

@@ -40,6 +40,12 @@ from sqlalchemy.schema import CreateColumn
 from secondsight.errors import Retryable
 
 SQLITE_BUSY_SECONDS = 10.0
+ID_LENGTH_MAXIMUM = 200
+"""Characters of a tenant, a cluster or a region."""
+
+NAME_LENGTH_MAXIMUM = 512
+"""Characters of a collector, a host or a subject; as long as a frame allows."""
+
 _GROW_TRIES = 3
 
 METADATA = MetaData()
@@ -50,7 +56,7 @@ SCHEMA_LOCK = Table("schema_lock", METADATA, Column("id", Integer, primary_key=T
 TENANTS = Table(
     "tenants",
     METADATA,
-    Column("tenant_id", String(200), primary_key=True),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
     Column("name", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
 )
@@ -61,10 +67,10 @@ TOKENS = Table(
     Column("token_id", String(32), primary_key=True),
     Column("secret_sha256", LargeBinary(32), nullable=False, unique=True),
     Column("role", String(20), nullable=False),
-    Column("tenant_id", String(200), nullable=False),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
     Column("name", Text, nullable=False),
-    Column("region", String(200), nullable=False, server_default=""),
-    Column("cluster_id", String(200), nullable=False, server_default=""),
+    Column("region", String(ID_LENGTH_MAXIMUM), nullable=False, server_default=""),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False, server_default=""),
     Column("collector_pattern", Text, nullable=False, server_default=""),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
@@ -75,8 +81,8 @@ GRANTS = Table(
     "grants",
     METADATA,
     Column("grant_id", _Id, primary_key=True),
-    Column("subject", String(300), nullable=False),
-    Column("tenant_id", String(200), nullable=False),
+    Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
     Column("clusters", Text),
     Column("teams", Text),
     Column("jobs", Text),
@@ -99,10 +105,10 @@ PLANS = Table(
     "plans",
     METADATA,
     Column("plan_id", _Id, primary_key=True),
-    Column("tenant_id", String(200), nullable=False),
-    Column("cluster_id", String(200), nullable=False),
-    Column("collector_id", String(300), nullable=False),
-    Column("host_id", String(300), nullable=False),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("collector_id", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("host_id", String(NAME_LENGTH_MAXIMUM), nullable=False),
     Column("kind", String(40), nullable=False),
     Column("interval_ms", BigInteger, nullable=False),
     Column("from_ms", BigInteger, nullable=False),
@@ -118,8 +124,8 @@ AUDIT = Table(
     METADATA,
     Column("audit_id", _Id, primary_key=True),
     Column("time_ms", BigInteger, nullable=False),
-    Column("subject", String(300), nullable=False),
-    Column("tenant_id", String(200), nullable=False),
+    Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
     Column("action", String(100), nullable=False),
     Column("outcome", String(100), nullable=False),
     Column("detail", Text, nullable=False, server_default=""),

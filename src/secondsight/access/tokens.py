@@ -14,7 +14,7 @@ from threading import Lock
 from sqlalchemy import Engine, insert, select, update
 
 from secondsight.access.identity import Identity, Role
-from secondsight.access.metadata import TOKENS, reading, writing
+from secondsight.access.metadata import ID_LENGTH_MAXIMUM, TOKENS, reading, writing
 from secondsight.access.scope import Grant, add_grant
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
@@ -61,7 +61,8 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
     """Make a token with its grants and return its secret, once.
 
     Raises:
-        Rejected(token_spec_invalid): A collector without cluster or pattern, or a field that its role cannot have.
+        Rejected(token_spec_invalid): A collector without cluster or pattern, a field that its role cannot have, an id
+            that is too long.
     """
     _check_spec(spec)
     token_id = secrets.token_hex(8)
@@ -170,8 +171,11 @@ class Authenticator:
 
 
 def _check_spec(spec: TokenSpec) -> None:
-    if not spec.tenant_id:
-        raise Rejected("token_spec_invalid", "a token needs a tenant")
+    if not spec.tenant_id or any(_is_no_id(text) for text in (spec.tenant_id, spec.cluster_id, spec.region)):
+        message = (
+            f"a token needs a tenant; tenant, cluster and region are texts of at most {ID_LENGTH_MAXIMUM} characters"
+        )
+        raise Rejected("token_spec_invalid", message)
     writes = spec.role is Role.COLLECTOR
     if writes and not (spec.cluster_id and spec.collector_pattern):
         raise Rejected("token_spec_invalid", "a collector token needs a cluster and a collector pattern")
@@ -181,6 +185,10 @@ def _check_spec(spec: TokenSpec) -> None:
         raise Rejected(
             "token_spec_invalid", "only a collector token has a cluster and a collector pattern", "use grants"
         )
+
+
+def _is_no_id(text: str) -> bool:
+    return len(text) > ID_LENGTH_MAXIMUM or "\0" in text
 
 
 def _digest(secret: str) -> bytes:

@@ -28,6 +28,8 @@ from secondsight.gateway.plan import InForce, Plans, Wish, agent_id
 from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.selfmetrics import SelfMetrics
+from secondsight.wire.header import MAX_ID_LENGTH
+from secondsight.wire.schema import is_text
 
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
@@ -157,10 +159,12 @@ class Gateway:
     async def _get_plan(self, request: Request) -> Answer:
         identity = await self._collector(request)
         collector_id = request.path.removeprefix("/v1/agents/").removesuffix("/plan")
-        if not identity.allows_collector(collector_id):
+        if not identity.allows_collector(collector_id) or not is_text(collector_id, MAX_ID_LENGTH):
             message = f"the token {identity.name!r} may not read the plan of {collector_id!r}"
             raise Rejected("collector_not_allowed", message, "use the token of this collector")
         host_id = parse_qs(request.query.decode("latin-1")).get("host", [agent_id(collector_id)])[0]
+        if not is_text(host_id, MAX_ID_LENGTH):
+            raise Rejected("bad_host", f"a host is a text of at most {MAX_ID_LENGTH} characters")
         wishes = self._plans.handed_out(identity, collector_id, host_id)
         if wishes:
             self._plans.settle(wishes, await self._wishes.submit(wishes))

@@ -18,6 +18,8 @@ from secondsight.gateway.plan import InForce, Plans, Wish
 from secondsight.gateway.repeats import Repeats
 
 CONTENT_TYPE = b"application/x-secondsight-frame"
+LARGE_BODY_BYTES = 1 << 20
+"""A larger body is read in a thread, so that other requests do not wait for it."""
 
 
 class SchemaUnknown(Rejected):
@@ -62,7 +64,7 @@ class Intake:
             SchemaUnknown: Likewise, until the definitions are sent.
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
-        post = read_post(identity, body, self._clock.now_ms())
+        post = await self._read(identity, body)
         post = await self._learn_definitions(post)
         verdict = admit(post, self._known, self._repeats, self._bounds)
         wishes = self._plans.learnt(identity, verdict.accepted)
@@ -72,6 +74,12 @@ class Intake:
             await self._sinks.records(verdict.records)
         self._repeats.add(verdict.repeat_keys)
         return verdict
+
+    async def _read(self, identity: Identity, body: bytes) -> Post:
+        now_ms = self._clock.now_ms()
+        if len(body) > LARGE_BODY_BYTES:
+            return await asyncio.to_thread(read_post, identity, body, now_ms)
+        return read_post(identity, body, now_ms)
 
     async def _learn_definitions(self, post: Post) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""
