@@ -29,7 +29,7 @@ LABEL_NAMES: dict[str, str] = {
     "part": "part",
     "job_id": "jobId",
     "workload_id": "workloadId",
-    "owner_team": "team",
+    "owner_team": "ownerTeam",
     "model_id": "modelId",
     "gpu_model": "gpuModel",
 }
@@ -112,6 +112,18 @@ def to_json(answer: Answer, form: Format) -> dict[str, Any]:
         body["ts"] = grid.tolist()
     body["series"] = [_series_json(series, answer, grid) for series in answer.series]
     return body | _quality_json(answer)
+
+
+def top_json(answer: Answer) -> dict[str, Any]:
+    """Return a ranking as the JSON of the read API."""
+    rows = [
+        {"rank": rank, "value": float(series.values[0]), **series.labels, "links": links_of(series, answer.span)}
+        for rank, series in enumerate(answer.series, start=1)
+    ]
+    quality = _quality_json(answer)
+    kept = ("aggregate", "completeThrough", "dataFreshnessMs", "coverage", "partial", "warnings")
+    body = {"metric": answer.metric, "unit": answer.unit, "window": format_width(answer.resolution_ms), "rows": rows}
+    return body | {name: quality[name] for name in kept}
 
 
 def to_csv(answer: Answer) -> str:
@@ -198,8 +210,8 @@ def links_of(series: Series, span: Span) -> dict[str, str]:
 
 def _quality_json(answer: Answer) -> dict[str, Any]:
     return {
-        "from": format_time(answer.span.from_ms),
-        "to": format_time(answer.span.to_ms),
+        "rangeStart": format_time(answer.span.from_ms),
+        "rangeEnd": format_time(answer.span.to_ms),
         "effectiveResolution": format_width(answer.resolution_ms),
         "tier": answer.tier,
         "aggregate": answer.aggregate,

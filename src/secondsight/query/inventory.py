@@ -107,8 +107,9 @@ class Inventory:
 def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Statement:
     """Return the statement for stretches in which an entity was to report at one cadence.
 
-    Columns: tenant_id, region, cluster_id, rack, host_id, entity, part, gpu_model, collector_id, interval_ms, from_ms,
-    to_ms (`OPEN_END_MS` while open), last_seen_ms. With owners, or a scope that has some, allocated time alone counts.
+    Columns: tenant_id, region, cluster_id, rack, host_id, entity, part, gpu_model, gpu_index, collector_id, cadence_ms,
+    start_ms, end_ms (`OPEN_END_MS` while open), last_seen_ms. With owners, or a scope that has some, only
+    allocated time counts.
     """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
@@ -116,7 +117,10 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
     names = ["tenant_id", "region", "cluster_id", "rack", "host_id", "entity", "part", "gpu_model", "collector_id"]
     last_seen = "toUnixTimestamp64Milli(last_seen) AS last_seen_ms"
     entities = tables.table(
-        "entities", [*names, "interval_ms", last_seen, *_stretch("from_time", "to_time")], [of_kind], final=True
+        "entities",
+        [*names, "attributes['index'] AS gpu_index", "interval_ms", last_seen, *_stretch("from_time", "to_time")],
+        [of_kind],
+        final=True,
     )
     columns = ["interval_ms AS plan_ms", *_stretch("from_time", "to_time", "plan_")]
     plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
@@ -135,6 +139,7 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
         starts, ends = [*starts, "owned_from_ms"], [*ends, "owned_to_ms"]
     answer = [
         *names,
+        "gpu_index",
         "toInt64(greatest(if(plan_ms > 0, plan_ms, interval_ms), 1)) AS cadence_ms",
         f"greatest({', '.join(starts)}) AS start_ms",
         f"least({', '.join(ends)}) AS end_ms",

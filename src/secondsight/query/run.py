@@ -20,7 +20,7 @@ from secondsight.query.answer import Answer, Series, cut_series
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import Coverage, Key, carriers, coverage_of, held_of, keys_of, stretches_of
 from secondsight.query.inventory import Inventory, Progress, progress_of
-from secondsight.query.plan import SeriesPlan, Situation, Span, plan_series
+from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series
 from secondsight.query.request import Filters, MetricQuery, Selected
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
@@ -67,6 +67,16 @@ class QueryRunner:
         with ThreadPoolExecutor(min(AT_ONCE, len(query.selected))) as pool:
             parts = list(pool.map(lambda selected: self._part(query, selected, scope, now_ms), query.selected))
         return _assembled(query, parts, now_ms)
+
+    def top(self, query: MetricQuery, count: int, scope: Scope, *, highest: bool = True) -> Answer:
+        """Return the `count` series of one metric with the highest (or lowest) figure over the whole range, in order.
+
+        Raises:
+            Rejected, Retryable: As `run`.
+        """
+        answer = self.run(replace(query, limit=CELLS_MAXIMUM, offset=0), scope)
+        ranked = sorted(answer.series, key=lambda one: one.values[0], reverse=highest)
+        return replace(answer, series=tuple(ranked[:count]), next_cursor="")
 
     def _part(self, query: MetricQuery, selected: Selected, scope: Scope, now_ms: int) -> _Part:
         metric = selected.metric

@@ -1,0 +1,44 @@
+"""Say what an api can be told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ApiConfig:
+    """Settings of an api; build one with `secondsight.config.build`, which refuses unknown keys.
+
+    Attributes:
+        data: Folder of the platform: metadata, and the address of the store.
+        listen: `HOST:PORT`, or `fd:N` for a listening socket that the parent hands down.
+        gateway: Address that ingest requests are passed on to, `http://HOST:PORT`; "" refuses them.
+        store: Address of the store, or a file that holds it; "" stands for `run/store.address` in `data`.
+        metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
+        catalogue: Further catalogue files of the operator.
+        static: Folder of the built pages, or None for those of this package.
+        forward_bytes: Largest body that is passed on.
+        session_seconds: How long a sign-in lasts.
+    """
+
+    data: Path
+    listen: str = "127.0.0.1:8470"
+    gateway: str = ""
+    store: str = ""
+    metadata: str = ""
+    catalogue: tuple[Path, ...] = ()
+    static: Path | None = None
+    forward_bytes: int = 32 << 20
+    forward_seconds: float = 60.0
+    session_seconds: int = 12 * 3600
+    keep_alive_seconds: int = 75
+    stop_seconds: int = 10
+
+    @property
+    def metadata_address(self) -> str:
+        """Return where the metadata store is."""
+        return self.metadata or str(self.data / "metadata.sqlite")
+
+    @property
+    def store_address(self) -> str | Path:
+        """Return the store's address, or the file that holds it."""
+        return self.store if "://" in self.store else Path(self.store or self.data / "run" / "store.address")

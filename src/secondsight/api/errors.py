@@ -1,0 +1,103 @@
+"""Turn errors into answers: the right status, a code, a message that is safe to show, and nothing else."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from secondsight.errors import Rejected, Retryable
+from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.failures import QueryLimited
+
+RETRY_AFTER_SECONDS = 1.0
+
+STATUS: Mapping[str, HTTPStatus] = {
+    "token_missing": HTTPStatus.UNAUTHORIZED,
+    "token_invalid": HTTPStatus.UNAUTHORIZED,
+    "token_expired": HTTPStatus.UNAUTHORIZED,
+    "no_grant": HTTPStatus.FORBIDDEN,
+    "role_cannot_read": HTTPStatus.FORBIDDEN,
+    "scope_not_single": HTTPStatus.FORBIDDEN,
+    "forbidden_metric": HTTPStatus.FORBIDDEN,
+    "not_found": HTTPStatus.NOT_FOUND,
+    "range_too_wide": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "too_many_series": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "query_too_expensive": HTTPStatus.UNPROCESSABLE_ENTITY,
+}
+"""Code -> status; every other code is a 400."""
+
+_log = logging.getLogger(__name__)
+
+
+def refusal(error: Rejected) -> JSONResponse:
+    """Return the answer that a refusal means; limits of the store read as one code."""
+    if isinstance(error, QueryLimited):
+        error = Rejected("query_too_expensive", error.message, error.hint)
+    status = STATUS.get(error.code, HTTPStatus.BAD_REQUEST)
+    headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else {}
+    return answer(status, error.code, error.message, error.hint, headers)
+
+
+def come_back(error: Retryable) -> JSONResponse:
+    """Return the answer to a request that may succeed later."""
+    seconds = max(round(error.retry_after_seconds or RETRY_AFTER_SECONDS), 1)
+    headers = {"Retry-After": str(seconds)}
+    return answer(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "the store does not answer now", "try again", headers)
+
+
+def fault() -> JSONResponse:
+    """Return the answer to a request that met a bug; its text says nothing of the bug."""
+    return answer(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the request met a fault", "see the log of the api")
+
+
+def answer(
+    status: HTTPStatus, code: str, message: str, hint: str = "", headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """Return an error in the one shape that errors have."""
+    body = {"error": {"code": code, "message": message, "hint": hint}}
+    return JSONResponse(body, status.value, dict(headers or {}))
+
+
+def handle_errors(app: FastAPI, selfmetrics: SelfMetrics) -> None:
+    """Let every error of the routes become an answer, and count it."""
+
+    async def on_rejected(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, Rejected)  # noqa: S101 - what the registration below promises
+        selfmetrics.count("api_refusals_total", code=error.code)
+        return refusal(error)
+
+    async def on_retryable(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, Retryable)  # noqa: S101 - what the registration below promises
+        selfmetrics.count("api_refusals_total", code="unavailable")
+        _log.warning("a request has to come back: %s", error)
+        return come_back(error)
+
+    async def on_invalid(_: Request, error: Exception) -> JSONResponse:
+        selfmetrics.count("api_refusals_total", code="bad_request")
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - what the registration below promises
+        return answer(HTTPStatus.UNPROCESSABLE_ENTITY, "bad_request", _what_is_wrong(error), "see /openapi.json")
+
+    async def on_http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)  # noqa: S101 - what the registration below promises
+        status = HTTPStatus(error.status_code)
+        return answer(status, status.phrase.lower().replace(" ", "_"), status.description or status.phrase)
+
+    async def on_fault(_: Request, error: Exception) -> JSONResponse:
+        selfmetrics.count("api_faults_total")
+        _log.error("a request met a fault", exc_info=error)
+        return fault()
+
+    app.add_exception_handler(Rejected, on_rejected)
+    app.add_exception_handler(Retryable, on_retryable)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+    app.add_exception_handler(Exception, on_fault)
+
+
+def _what_is_wrong(error: RequestValidationError) -> str:
+    first = error.errors()[0]
+    return f"{first['loc'][-1]}: {first['msg']}"

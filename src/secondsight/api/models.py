@@ -1,0 +1,290 @@
+"""Describe the answers of the read API, so that clients can be generated from `/openapi.json`."""
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Shape(BaseModel):
+    """A JSON object whose names are written in camelCase and which has no others."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class ErrorDetail(Shape):
+    """What went wrong."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class ErrorAnswer(Shape):
+    """Every error has this shape."""
+
+    error: ErrorDetail
+
+
+class CoverageAnswer(Shape):
+    """How much of what was expected is stored; `gaps` is null where 30 s rows were read."""
+
+    expected_samples: int
+    stored_samples: int
+    ratio: float
+    gaps: int | None
+    shed: int
+
+
+class Point(Shape):
+    """One window: its start and its figure."""
+
+    ts: str
+    value: float
+
+
+class SeriesAnswer(Shape):
+    """One series; which labels it has depends on `groupBy`. `points` in rows, `values` in columns."""
+
+    metric: str
+    unit: str
+    aggregate: str
+    tenant_id: str
+    region: str | None = None
+    cluster_id: str | None = None
+    host_id: str | None = None
+    gpu_id: str | None = None
+    entity_id: str | None = None
+    part: str | None = None
+    job_id: str | None = None
+    workload_id: str | None = None
+    owner_team: str | None = None
+    model_id: str | None = None
+    gpu_model: str | None = None
+    links: dict[str, str]
+    points: list[Point] | None = None
+    values: list[float | None] | None = None
+
+
+class QueryAnswer(Shape):
+    """Series and what they are worth. `ts` holds the window starts of `format=columns`, in epoch ms."""
+
+    metric: str
+    unit: str
+    ts: list[int] | None = None
+    series: list[SeriesAnswer]
+    effective_resolution: str
+    tier: str
+    aggregate: str
+    complete_through: str | None
+    data_freshness_ms: int | None
+    late_ratio: float | None
+    coverage: CoverageAnswer
+    partial: bool
+    warnings: list[str]
+    series_total: int
+    next_cursor: str | None
+    range_start: str
+    range_end: str
+
+
+class TopRow(Shape):
+    """One place of a ranking."""
+
+    rank: int
+    value: float
+    tenant_id: str
+    cluster_id: str | None = None
+    host_id: str | None = None
+    gpu_id: str | None = None
+    entity_id: str | None = None
+    part: str | None = None
+    job_id: str | None = None
+    workload_id: str | None = None
+    owner_team: str | None = None
+    model_id: str | None = None
+    gpu_model: str | None = None
+    region: str | None = None
+    links: dict[str, str]
+
+
+class TopAnswer(Shape):
+    """Greatest figures over a sliding window."""
+
+    metric: str
+    unit: str
+    aggregate: str
+    window: str
+    rows: list[TopRow]
+    complete_through: str | None
+    data_freshness_ms: int | None
+    coverage: CoverageAnswer
+    partial: bool
+    warnings: list[str]
+
+
+class StatusCounts(Shape):
+    """GPUs by the age of their newest row: up to 30 s, up to 5 min, longer, never seen."""
+
+    total: int
+    reporting: int
+    silent: int
+    lost: int
+    unknown: int
+
+
+class GpuAnswer(Shape):
+    """One GPU as it is now; `values` are the newest ones, by metric."""
+
+    tenant_id: str
+    cluster_id: str
+    rack: str
+    host_id: str
+    gpu_id: str
+    index: int | None
+    gpu_model: str
+    job_id: str
+    workload_id: str
+    owner_team: str
+    model_id: str
+    status: str
+    last_seen: str | None
+    values: dict[str, float | None]
+    links: dict[str, str]
+
+
+class Hottest(Shape):
+    """The GPU with the highest temperature."""
+
+    gpu_id: str
+    host_id: str
+    index: int | None
+    temperature_celsius: float
+
+
+class FleetAnswer(Shape):
+    """Sums over every GPU in scope; figures are of those that report."""
+
+    gpus: StatusCounts
+    hosts: int
+    clusters: int
+    power_watts: float | None
+    utilization_ratio: float | None
+    hottest: Hottest | None
+    collectors: int
+    idle_collectors: int
+    complete_through: str | None
+    data_freshness_ms: int | None
+    warnings: list[str]
+    links: dict[str, str]
+
+
+class GpuPage(Shape):
+    """A page of GPUs."""
+
+    gpus: list[GpuAnswer]
+    total: int
+    next_cursor: str | None
+    complete_through: str | None
+    data_freshness_ms: int | None
+
+
+class PlaceAnswer(Shape):
+    """Sums over the GPUs of one cluster or host."""
+
+    tenant_id: str
+    cluster_id: str
+    host_id: str | None = None
+    hosts: int
+    gpus: StatusCounts
+    power_watts: float | None
+    utilization_ratio: float | None
+    links: dict[str, str]
+
+
+class ClusterPage(Shape):
+    """A page of clusters."""
+
+    clusters: list[PlaceAnswer]
+    total: int
+    next_cursor: str | None
+    complete_through: str | None
+    data_freshness_ms: int | None
+
+
+class ClusterAnswer(Shape):
+    """One cluster with its hosts."""
+
+    cluster: PlaceAnswer
+    hosts: list[PlaceAnswer]
+    total: int
+    next_cursor: str | None
+    complete_through: str | None
+    data_freshness_ms: int | None
+
+
+class MetricAnswer(Shape):
+    """One metric; `aggregates` are the legal ones, the default first."""
+
+    name: str
+    kind: str
+    unit: str
+    type: str
+    rollup: str
+    priority: int
+    description: str
+    aggregates: list[str]
+    aliases: list[str]
+    labels: list[str]
+    minimum: float | None
+    maximum: float | None
+    values: dict[str, str]
+    bitmask: bool
+
+
+class CatalogAnswer(Shape):
+    """The metrics that the caller may read."""
+
+    metrics: list[MetricAnswer]
+
+
+class CollectorAnswer(Shape):
+    """How far one collector has come."""
+
+    tenant_id: str
+    cluster_id: str
+    host_id: str
+    collector_id: str
+    watermark: str
+    newest_event_time: str
+    last_ingest_time: str
+    rollup_through: str
+    lag_ms: int
+    idle: bool
+    backlog: bool
+
+
+class CollectorPage(Shape):
+    """A page of collectors, those furthest behind first."""
+
+    collectors: list[CollectorAnswer]
+    total: int
+    next_cursor: str | None
+
+
+class SessionRequest(Shape):
+    """A token to sign in with."""
+
+    token: str
+
+
+class SessionAnswer(Shape):
+    """Who is signed in."""
+
+    tenant_id: str
+    name: str
+    role: str
+
+
+class HealthAnswer(Shape):
+    """Whether this api serves."""
+
+    status: str

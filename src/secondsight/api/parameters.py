@@ -1,0 +1,130 @@
+"""Describe the query parameters of the read API. An unknown one is an error, so that a slip of the pen is seen."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from secondsight.query.request import Filters, QueryText
+
+Names = Annotated[str, Field(max_length=40_000, description="One value, or several separated by commas.")]
+Time = Annotated[str, Field(max_length=64, description="RFC 3339, epoch milliseconds, or relative: now-15m.")]
+Word = Annotated[str, Field(max_length=200)]
+
+
+class Parameters(BaseModel):
+    """Base of all."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+class PageParameters(Parameters):
+    """Which page of a list."""
+
+    limit: int | None = None
+    cursor: Annotated[str, Field(max_length=16)] = ""
+
+
+class GpuListParameters(PageParameters):
+    """Which GPUs."""
+
+    cluster: Names = ""
+    host: Names = ""
+    job: Names = ""
+    team: Names = ""
+    status: Annotated[str, Field(max_length=64, description="reporting, silent, lost, unknown")] = ""
+
+
+class PlaceParameters(Parameters):
+    """Which rows; several values are separated by commas."""
+
+    cluster: Names = ""
+    host: Names = ""
+    gpu: Names = ""
+    part: Annotated[str, Field(max_length=300, description="A part of an entity, such as `link=3`.")] = ""
+    job: Names = ""
+    team: Names = ""
+    model: Annotated[str, Field(max_length=4_000, description="The AI model that runs.")] = ""
+    gpu_model: Annotated[str, Field(alias="gpuModel", max_length=4_000, description="The product, such as H100.")] = ""
+
+    def filters(self) -> dict[str, str | None]:
+        """Return the filters by field name."""
+        return {name: getattr(self, name) for name in Filters.__slots__}
+
+
+class SeriesParameters(PlaceParameters):
+    """A query for series."""
+
+    metric: Names = ""
+    metrics: Names = ""
+    from_: Annotated[Time, Field(alias="from")] = ""
+    to: Time = ""
+    resolution: Annotated[str, Field(max_length=16, description="auto, range, or a multiple of 1s: 10s, 30s, 5m.")] = ""
+    aggregate: Word = ""
+    group_by: Annotated[Word, Field(alias="groupBy", description="Labels that tell series apart, by commas.")] = ""
+    limit: int | None = None
+    cursor: Annotated[str, Field(max_length=16)] = ""
+    format: Annotated[str, Field(max_length=16, description="rows or columns")] = ""
+
+    def text(self) -> QueryText:
+        """Return the query as it was written."""
+        return QueryText(
+            metrics=f"{self.metric},{self.metrics}",
+            filters=self.filters(),
+            from_=self.from_,
+            to=self.to,
+            resolution=self.resolution,
+            aggregate=self.aggregate,
+            group_by=self.group_by,
+            limit=self.limit,
+            cursor=self.cursor,
+            format=self.format,
+        )
+
+
+class TelemetryParameters(Parameters):
+    """A query for metrics of one GPU."""
+
+    metric: Names = ""
+    metrics: Names = ""
+    from_: Annotated[Time, Field(alias="from")] = ""
+    to: Time = ""
+    resolution: Annotated[str, Field(max_length=16, description="auto, or a multiple of 1s.")] = ""
+    aggregate: Word = ""
+    format: Annotated[str, Field(max_length=16, description="rows or columns")] = ""
+
+    def text(self) -> QueryText:
+        """Return the query as it was written; which GPU is said by the path."""
+        return QueryText(
+            metrics=f"{self.metric},{self.metrics}",
+            filters={},
+            from_=self.from_,
+            to=self.to,
+            resolution=self.resolution,
+            aggregate=self.aggregate,
+            limit=5_000,
+            format=self.format,
+        )
+
+
+class TopParameters(PlaceParameters):
+    """A ranking."""
+
+    metric: Word
+    window: Annotated[str, Field(max_length=16, description="Width of the sliding window: 1m, 5m, 1h.")] = "5m"
+    n: Annotated[int, Field(ge=1, le=1_000)] = 5
+    by: Annotated[Word, Field(description="Labels that tell the ranked apart, by commas.")] = "gpu"
+    aggregate: Word = ""
+    order: Annotated[str, Field(pattern="^(highest|lowest)$")] = "highest"
+
+    def text(self) -> QueryText:
+        """Return the query that ranks: one window as wide as asked, up to now."""
+        return QueryText(
+            metrics=self.metric,
+            filters=self.filters(),
+            from_=f"now-{self.window}",
+            to="now",
+            resolution="range",
+            aggregate=self.aggregate,
+            group_by=self.by,
+            limit=5_000,
+        )

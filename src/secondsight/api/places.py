@@ -1,0 +1,194 @@
+"""Serve the ladder from the fleet down to one GPU, as it is now."""
+
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+
+from secondsight.api.models import (
+    ClusterAnswer,
+    ClusterPage,
+    ErrorAnswer,
+    FleetAnswer,
+    GpuAnswer,
+    GpuPage,
+    Hottest,
+    PlaceAnswer,
+    StatusCounts,
+)
+from secondsight.api.parameters import GpuListParameters, PageParameters
+from secondsight.api.services import Reader, Shared
+from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
+from secondsight.query.request import parse_cursor, parse_limit
+from secondsight.query.times import format_time
+
+T = TypeVar("T")
+
+router = APIRouter(tags=["fleet"], responses={404: {"model": ErrorAnswer}})
+
+
+@router.get("/v1/fleet")
+def fleet(services: Shared, scope: Reader) -> FleetAnswer:
+    """Return sums over every GPU in scope as it is now."""
+    now = services.fleet.read(scope)
+    summary = summarise(now.gpus)
+    idle = now.progress.idle
+    return FleetAnswer(
+        gpus=_counts(summary, len(now.gpus)),
+        hosts=summary.hosts,
+        clusters=summary.clusters,
+        power_watts=summary.power_watts,
+        utilization_ratio=summary.utilization_ratio,
+        hottest=_hottest(summary.hottest),
+        collectors=now.progress.collectors,
+        idle_collectors=idle,
+        complete_through=_time(now.progress.complete_through_ms),
+        data_freshness_ms=now.freshness_ms,
+        warnings=[f"{idle} of {now.progress.collectors} collectors in scope are silent"] if idle else [],
+        links={"clusters": "/v1/clusters", "gpus": "/v1/gpus"},
+    )
+
+
+@router.get("/v1/gpus")
+def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Query()]) -> GpuPage:
+    """Return GPUs in order of cluster, host and index."""
+    now = services.fleet.read(scope)
+    return _gpu_page(now, [gpu for gpu in now.gpus if _admits(asked, gpu)], asked)
+
+
+@router.get("/v1/gpus/{gpu_id}")
+def gpu(gpu_id: str, services: Shared, scope: Reader) -> GpuAnswer:
+    """Return one GPU as it is now."""
+    return _gpu(services.fleet.gpu(gpu_id, scope))
+
+
+@router.get("/v1/clusters")
+def clusters(services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> ClusterPage:
+    """Return clusters with sums over their GPUs."""
+    now = services.fleet.read(scope)
+    groups = list(grouped(now.gpus, "cluster_id").values())
+    page, cursor = _page(groups, asked)
+    return ClusterPage(
+        clusters=[_place(members) for members in page],
+        total=len(groups),
+        next_cursor=cursor,
+        complete_through=_time(now.progress.complete_through_ms),
+        data_freshness_ms=now.freshness_ms,
+    )
+
+
+@router.get("/v1/clusters/{cluster_id}")
+def cluster(
+    cluster_id: str, services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]
+) -> ClusterAnswer:
+    """Return one cluster and its hosts."""
+    now = services.fleet.read(scope)
+    members = [gpu for gpu in now.gpus if gpu.cluster_id == cluster_id]
+    if not members:
+        raise not_found("cluster", cluster_id)
+    hosts = list(grouped(members, "host_id").values())
+    page, cursor = _page(hosts, asked)
+    return ClusterAnswer(
+        cluster=_place(members),
+        hosts=[_place(on_host, host_id=on_host[0].host_id) for on_host in page],
+        total=len(hosts),
+        next_cursor=cursor,
+        complete_through=_time(now.progress.complete_through_ms),
+        data_freshness_ms=now.freshness_ms,
+    )
+
+
+@router.get("/v1/nodes/{host_id}/gpus")
+def node_gpus(host_id: str, services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> GpuPage:
+    """Return the GPUs of one host."""
+    now = services.fleet.read(scope)
+    members = [gpu for gpu in now.gpus if gpu.host_id == host_id]
+    if not members:
+        raise not_found("host", host_id)
+    return _gpu_page(now, members, asked)
+
+
+def _gpu_page(now: FleetNow, found: Sequence[GpuNow], asked: PageParameters) -> GpuPage:
+    page, cursor = _page(found, asked)
+    return GpuPage(
+        gpus=[_gpu(gpu) for gpu in page],
+        total=len(found),
+        next_cursor=cursor,
+        complete_through=_time(now.progress.complete_through_ms),
+        data_freshness_ms=now.freshness_ms,
+    )
+
+
+def _page(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str | None]:
+    start = parse_cursor(asked.cursor)
+    end = start + parse_limit(asked.limit)
+    return items[start:end], str(end) if end < len(items) else None
+
+
+def _admits(asked: GpuListParameters, gpu: GpuNow) -> bool:
+    wanted = (
+        (asked.cluster, gpu.cluster_id),
+        (asked.host, gpu.host_id),
+        (asked.job, gpu.job_id),
+        (asked.team, gpu.owner_team),
+        (asked.status, gpu.status.value),
+    )
+    return all(not names or value in names.split(",") for names, value in wanted)
+
+
+def _gpu(gpu: GpuNow) -> GpuAnswer:
+    path = f"/v1/gpus/{quote(gpu.gpu_id, safe='')}"
+    return GpuAnswer(
+        tenant_id=gpu.tenant_id,
+        cluster_id=gpu.cluster_id,
+        rack=gpu.rack,
+        host_id=gpu.host_id,
+        gpu_id=gpu.gpu_id,
+        index=gpu.index,
+        gpu_model=gpu.gpu_model,
+        job_id=gpu.job_id,
+        workload_id=gpu.workload_id,
+        owner_team=gpu.owner_team,
+        model_id=gpu.model_id,
+        status=gpu.status.value,
+        last_seen=_time(gpu.last_seen_ms),
+        values=dict(gpu.values),
+        links={
+            "cluster": f"/v1/clusters/{quote(gpu.cluster_id, safe='')}",
+            "host": f"/v1/nodes/{quote(gpu.host_id, safe='')}/gpus",
+            "gpu": path,
+            "raw": f"{path}/telemetry",
+        },
+    )
+
+
+def _place(members: Sequence[GpuNow], host_id: str | None = None) -> PlaceAnswer:
+    first, summary = members[0], summarise(members)
+    cluster_path = f"/v1/clusters/{quote(first.cluster_id, safe='')}"
+    host_link = {} if host_id is None else {"gpus": f"/v1/nodes/{quote(host_id, safe='')}/gpus"}
+    return PlaceAnswer(
+        tenant_id=first.tenant_id,
+        cluster_id=first.cluster_id,
+        host_id=host_id,
+        hosts=summary.hosts,
+        gpus=_counts(summary, len(members)),
+        power_watts=summary.power_watts,
+        utilization_ratio=summary.utilization_ratio,
+        links={"cluster": cluster_path, **host_link},
+    )
+
+
+def _counts(summary: Summary, total: int) -> StatusCounts:
+    return StatusCounts(total=total, **{status.value: summary.counts[status] for status in Status})
+
+
+def _hottest(gpu: GpuNow | None) -> Hottest | None:
+    celsius = gpu.values.get(TEMPERATURE) if gpu else None
+    if gpu is None or celsius is None:
+        return None
+    return Hottest(gpu_id=gpu.gpu_id, host_id=gpu.host_id, index=gpu.index, temperature_celsius=celsius)
+
+
+def _time(time_ms: int | None) -> str | None:
+    return None if time_ms is None else format_time(time_ms)

@@ -1,0 +1,66 @@
+"""Serve series: `/v1/metrics/query`, the telemetry of one GPU, and rankings."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Header, Query, Response
+
+from secondsight.api.models import ErrorAnswer, QueryAnswer, TopAnswer
+from secondsight.api.parameters import SeriesParameters, TelemetryParameters, TopParameters
+from secondsight.api.services import Reader, Services, Shared
+from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, top_json
+from secondsight.query.request import Format, MetricQuery, QueryText, parse_query
+
+ARROW = "application/vnd.apache.arrow.stream"
+CSV = "text/csv"
+
+router = APIRouter(tags=["series"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
+
+Accept = Annotated[str, Header(description=f"`{ARROW}` and `{CSV}` are understood beside JSON.")]
+
+
+@router.get("/v1/metrics/query", response_model=QueryAnswer)
+def query_metrics(
+    services: Shared, scope: Reader, asked: Annotated[SeriesParameters, Query()], accept: Accept = ""
+) -> Response:
+    """Return metrics of one kind over time: one series per entity and part, or as `groupBy` says."""
+    query = _parsed(services, asked.text())
+    return _written(services.runner.run(query, scope), query.format, accept)
+
+
+@router.get("/v1/gpus/{gpu_id}/telemetry", response_model=QueryAnswer)
+def gpu_telemetry(
+    gpu_id: str, services: Shared, scope: Reader, asked: Annotated[TelemetryParameters, Query()], accept: Accept = ""
+) -> Response:
+    """Return every metric asked for of one GPU."""
+    query = _parsed(services, asked.text())
+    answer = services.runner.run(replace(query, filters=replace(query.filters, gpu=(gpu_id,))), scope)
+    if not answer.series and not answer.coverage.expected:
+        services.fleet.gpu(gpu_id, scope)
+    return _written(answer, query.format, accept)
+
+
+@router.get("/v1/top", response_model=TopAnswer)
+def top(services: Shared, scope: Reader, asked: Annotated[TopParameters, Query()]) -> Response:
+    """Return the highest or lowest figures over a sliding window that ends now."""
+    query = _parsed(services, asked.text())
+    answer = services.runner.top(query, asked.n, scope, highest=asked.order == "highest")
+    return _json(top_json(answer))
+
+
+def _parsed(services: Services, text: QueryText) -> MetricQuery:
+    return parse_query(text, services.catalog, services.clock.now_ms())
+
+
+def _written(answer: Answer, form: Format, accept: str) -> Response:
+    """Return an answer in the type that the caller accepts, JSON where none is named."""
+    if ARROW in accept:
+        return Response(to_arrow(answer), media_type=ARROW)
+    if CSV in accept:
+        return Response(to_csv(answer), media_type=CSV)
+    return _json(to_json(answer, form))
+
+
+def _json(body: dict[str, Any]) -> Response:
+    return Response(orjson.dumps(body), media_type="application/json")

@@ -1,0 +1,94 @@
+"""Hold what the routes share, and turn a request into the scope of whoever sent it."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy import Engine
+
+from secondsight.access.identity import Identity
+from secondsight.access.scope import Scope, scope_of
+from secondsight.access.tokens import Authenticator
+from secondsight.api.config import ApiConfig
+from secondsight.catalog.index import Catalog
+from secondsight.clock import Clock
+from secondsight.contracts import Store
+from secondsight.query.fleet import FleetReader
+from secondsight.query.inventory import Inventory
+from secondsight.query.run import QueryRunner
+from secondsight.selfmetrics import SelfMetrics
+
+COOKIE = "secondsight_session"
+SCOPE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the routes share; made once per process."""
+
+    config: ApiConfig
+    store: Store
+    metadata: Engine
+    catalog: Catalog
+    clock: Clock
+    authenticator: Authenticator
+    inventory: Inventory
+    runner: QueryRunner
+    fleet: FleetReader
+    selfmetrics: SelfMetrics
+
+
+def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
+    """Return the services of an api over a store and a metadata store."""
+    inventory = Inventory(store, clock)
+    return Services(
+        config=config,
+        store=store,
+        metadata=metadata,
+        catalog=catalog,
+        clock=clock,
+        authenticator=Authenticator(metadata, clock),
+        inventory=inventory,
+        runner=QueryRunner(store, clock, inventory),
+        fleet=FleetReader(inventory, catalog, clock),
+        selfmetrics=SelfMetrics(),
+    )
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of the app that a request came to."""
+    services: Services = request.app.state.services
+    return services
+
+
+def secret_of(request: Request) -> str:
+    """Return the secret a request was sent with: its bearer token, else its session cookie, else ""."""
+    kind, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, "")
+
+
+def identity_of(request: Request, services: Annotated[Services, Depends(services_of)]) -> Identity:
+    """Return who sent a request.
+
+    Raises:
+        Rejected(token_missing, token_invalid, token_expired).
+    """
+    return services.authenticator.authenticate(secret_of(request))
+
+
+def read_scope(
+    identity: Annotated[Identity, Depends(identity_of)], services: Annotated[Services, Depends(services_of)]
+) -> Scope:
+    """Return what the sender of a request may see; grants are read again after a few seconds.
+
+    Raises:
+        Rejected(role_cannot_read, no_grant, scope_not_single).
+    """
+    key = ("scope", identity)
+    scope: Scope = services.inventory.remember(key, SCOPE_SECONDS, lambda: scope_of(identity, services.metadata))
+    return scope
+
+
+Shared = Annotated[Services, Depends(services_of)]
+Reader = Annotated[Scope, Depends(read_scope)]
+Caller = Annotated[Identity, Depends(identity_of)]

@@ -1,0 +1,47 @@
+"""Serve sign-in for the pages: a token becomes a cookie that scripts cannot read and other sites cannot send."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Request, Response
+
+from secondsight.access.identity import Identity
+from secondsight.access.scope import scopes_of
+from secondsight.api.models import ErrorAnswer, SessionAnswer, SessionRequest
+from secondsight.api.services import COOKIE, Caller, Shared
+
+router = APIRouter(tags=["session"], responses={401: {"model": ErrorAnswer}})
+
+
+@router.post("/v1/session")
+def sign_in(
+    services: Shared, request: Request, response: Response, asked: Annotated[SessionRequest, Body()]
+) -> SessionAnswer:
+    """Sign in with a token that may read."""
+    identity = services.authenticator.authenticate(asked.token.strip())
+    scopes_of(identity, services.metadata)
+    response.set_cookie(
+        COOKIE,
+        asked.token.strip(),
+        max_age=services.config.session_seconds,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return _session(identity)
+
+
+@router.get("/v1/session")
+def session(caller: Caller) -> SessionAnswer:
+    """Return who is signed in."""
+    return _session(caller)
+
+
+@router.delete("/v1/session", status_code=204)
+def sign_out(response: Response) -> None:
+    """Sign out; does nothing where nobody is signed in."""
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+
+
+def _session(identity: Identity) -> SessionAnswer:
+    return SessionAnswer(tenant_id=identity.tenant_id, name=identity.name, role=identity.role.value)

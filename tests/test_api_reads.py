@@ -1,0 +1,348 @@
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from api_client import Client, serving
+from query_fixture import T0, Row, insert_entity, insert_progress, insert_rollups, insert_rows
+from secondsight.access.identity import Role
+from secondsight.access.metadata import open_metadata
+from secondsight.access.scope import Grant
+from secondsight.access.tokens import TokenSpec, create_token
+from secondsight.api.app import make_app, make_routes
+from secondsight.api.config import ApiConfig
+from secondsight.api.models import QueryAnswer, TopAnswer
+from secondsight.api.services import make_services
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.errors import Permanent, Retryable
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.failures import QueryLimited
+from secondsight.store.migrate import migrate
+
+CATALOG = load_catalog()
+NOW = T0 + 605_000
+RANGE = {"from": str(T0), "to": str(T0 + 600_000)}
+GAUGE = "gpu_utilization_ratio"
+
+
+def rows(age_seconds=None):
+    made = []
+    for tenant, cluster, host, entity, base in (
+        ("t1", "c1", "h1", "GPU-a", 1000),
+        ("t1", "c1", "h1", "GPU-b", 2000),
+        ("t1", "c2", "h2", "GPU-c", 3000),
+        ("t2", "secret-cluster", "secret-host", "GPU-secret", 9000),
+    ):
+        for second in range(500 if entity == "GPU-c" else 603):
+            values = {
+                GAUGE: base + second,
+                "gpu_power_watts": base * 100,
+                "gpu_temperature_celsius": base // 100,
+                "gpu_energy_joules_total": 500_000 * second + 1,
+                "gpu_performance_state": second // 100,
+            }
+            at = T0 + second * 1000
+            made.append(Row(at, entity, values, tenant=tenant, cluster=cluster, host=host, collector=f"agent-{host}"))
+    return made
+
+
+class Api:
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock(NOW)
+        self.store = ChdbStore(folder / "hot", readers=4)
+        migrate(self.store, CATALOG)
+        insert_rows(self.store, rows())
+        insert_rollups(self.store, rows(), T0 + 300_000)
+        for row in {row.series: row for row in rows()}.values():
+            insert_entity(self.store, row, T0)
+        for row in {(row.tenant, row.host): row for row in rows()}.values():
+            insert_progress(self.store, row, T0 + 602_000, T0 + 300_000, idle=row.host == "h2")
+        self.metadata = open_metadata(f"sqlite:///{folder / 'metadata.sqlite'}")
+        static = folder / "static"
+        (static / "assets").mkdir(parents=True)
+        (static / "index.html").write_text("<!doctype html><title>Secondsight</title>")
+        (static / "assets" / "app-1.js").write_text("export {};")
+        (folder / "metadata.toml").write_text("not for you")
+        self.config = ApiConfig(data=folder, static=static)
+        self.services = make_services(self.config, self.store, self.metadata, CATALOG, self.clock)
+        self.tokens = {
+            name: create_token(self.metadata, spec, NOW).secret
+            for name, spec in {
+                "admin": TokenSpec(Role.ADMIN, "t1", "admin"),
+                "other": TokenSpec(Role.VIEWER, "t2", "other", grants=(Grant("t2"),)),
+                "narrow": TokenSpec(
+                    Role.VIEWER,
+                    "t1",
+                    "narrow",
+                    grants=(Grant("t1", frozenset({"c2"}), denied_metrics=frozenset({"gpu_power_watts"})),),
+                ),
+                "collector": TokenSpec(Role.COLLECTOR, "t1", "c", cluster_id="c1", collector_pattern="*"),
+                "nothing": TokenSpec(Role.VIEWER, "t1", "nothing"),
+            }.items()
+        }
+
+    def get(self, path, token="admin", headers=None, **params):
+        bearer = {"authorization": f"Bearer {self.tokens[token]}"} if token else {}
+        return self.client.get(path, params, bearer | (headers or {}))
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory):
+    made = Api(tmp_path_factory.mktemp("api"))
+    with serving(make_app(made.services), made.config) as made.client:
+        yield made
+
+
+def test_a_series_has_the_shape_that_was_promised(api):
+    answer = api.get("/v1/metrics/query", metric="gpu_util", gpu="GPU-a", **RANGE)
+    assert answer.status_code == 200
+    body = answer.json()
+    QueryAnswer.model_validate(body)
+    assert body["metric"] == GAUGE
+    assert body["effectiveResolution"] == "1s"
+    assert body["tier"] == "hot"
+    assert body["completeThrough"] == "2023-11-14T22:29:52.000Z"
+    assert body["dataFreshnessMs"] == 3000
+    assert body["coverage"] == {"expectedSamples": 595, "storedSamples": 595, "ratio": 1.0, "gaps": 0, "shed": 0}
+    (series,) = body["series"]
+    assert series["gpuId"] == "GPU-a"
+    assert series["points"][0] == {"ts": "2023-11-14T22:20:00.000Z", "value": 0.1}
+    assert api.get(series["links"]["raw"]).status_code == 200
+    assert api.get(series["links"]["host"]).status_code == 200
+
+
+def test_columns_csv_and_arrow_agree_with_rows(api):
+    asked = {"metrics": f"{GAUGE},power", "cluster": "c1", "resolution": "30s", **RANGE}
+    points = [
+        (point["ts"], series["metric"], series["gpuId"], point["value"])
+        for series in api.get("/v1/metrics/query", **asked).json()["series"]
+        for point in series["points"]
+    ]
+    assert len(points) == 80
+    columns = api.get("/v1/metrics/query", format="columns", **asked).json()
+    QueryAnswer.model_validate(columns)
+    assert [value for series in columns["series"] for value in series["values"]] == [point[3] for point in points]
+    lines = api.get("/v1/metrics/query", headers={"accept": "text/csv"}, **asked).text.splitlines()
+    assert [tuple(line.split(",")[:2]) for line in lines[1:]] == [point[:2] for point in points]
+    arrow = api.get("/v1/metrics/query", headers={"accept": "application/vnd.apache.arrow.stream"}, **asked)
+    table = pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all()
+    assert table["value"].to_pylist() == [point[3] for point in points]
+
+
+def test_telemetry_gives_every_metric_of_one_gpu(api):
+    names = "gpu_utilization_ratio,gpu_power_watts,gpu_energy_joules_total,gpu_performance_state"
+    body = api.get("/v1/gpus/GPU-a/telemetry", metrics=names, resolution="1s", format="columns", **RANGE).json()
+    QueryAnswer.model_validate(body)
+    assert [(series["metric"], series["aggregate"]) for series in body["series"]] == [
+        ("gpu_utilization_ratio", "avg"),
+        ("gpu_power_watts", "avg"),
+        ("gpu_energy_joules_total", "rate"),
+        ("gpu_performance_state", "last"),
+    ]
+    assert len(body["ts"]) == 600
+    assert body["series"][2]["values"][:2] == [None, 500.0]
+
+
+def test_the_ladder_goes_down_from_the_fleet_to_a_gpu(api):
+    fleet = api.get("/v1/fleet").json()
+    assert fleet["gpus"] == {"total": 3, "reporting": 2, "silent": 1, "lost": 0, "unknown": 0}
+    assert (fleet["hosts"], fleet["clusters"], fleet["powerWatts"]) == (2, 2, 300.0)
+    assert fleet["utilizationRatio"] == pytest.approx((0.1602 + 0.2602) / 2)
+    assert fleet["hottest"] == {"gpuId": "GPU-b", "hostId": "h1", "index": 0, "temperatureCelsius": 20.0}
+    clusters = api.get(fleet["links"]["clusters"]).json()
+    assert [cluster["clusterId"] for cluster in clusters["clusters"]] == ["c1", "c2"]
+    cluster = api.get(clusters["clusters"][0]["links"]["cluster"]).json()
+    assert [host["hostId"] for host in cluster["hosts"]] == ["h1"]
+    gpus = api.get(cluster["hosts"][0]["links"]["gpus"]).json()
+    assert [gpu["gpuId"] for gpu in gpus["gpus"]] == ["GPU-a", "GPU-b"]
+    gpu = api.get(gpus["gpus"][1]["links"]["gpu"]).json()
+    assert gpu["values"]["gpu_utilization_ratio"] == 0.2602
+    assert gpu["status"] == "reporting"
+    assert api.get("/v1/gpus/GPU-c").json()["status"] == "silent"
+    assert [gpu["gpuId"] for gpu in api.get("/v1/gpus", status="silent").json()["gpus"]] == ["GPU-c"]
+
+
+def test_lists_are_paged(api):
+    first = api.get("/v1/gpus", limit=2).json()
+    assert (len(first["gpus"]), first["total"], first["nextCursor"]) == (2, 3, "2")
+    second = api.get("/v1/gpus", limit=2, cursor=first["nextCursor"]).json()
+    assert ([gpu["gpuId"] for gpu in second["gpus"]], second["nextCursor"]) == (["GPU-c"], None)
+
+
+def test_a_ranking(api):
+    body = api.get("/v1/top", metric=GAUGE, window="5m", n=2).json()
+    TopAnswer.model_validate(body)
+    assert [(row["rank"], row["gpuId"]) for row in body["rows"]] == [(1, "GPU-c"), (2, "GPU-b")]
+    lowest = api.get("/v1/top", metric=GAUGE, n=1, order="lowest").json()
+    assert [row["gpuId"] for row in lowest["rows"]] == ["GPU-a"]
+
+
+def test_catalogue_and_collectors(api):
+    metrics = {metric["name"]: metric for metric in api.get("/v1/catalog").json()["metrics"]}
+    assert metrics[GAUGE]["aggregates"][0] == "avg"
+    assert metrics["gpu_energy_joules_total"]["aggregates"] == ["rate", "increase", "resets", "last"]
+    assert "gpu_power_watts" not in {m["name"] for m in api.get("/v1/catalog", "narrow").json()["metrics"]}
+    collectors = api.get("/v1/collectors").json()["collectors"]
+    assert [(one["collectorId"], one["idle"]) for one in collectors] == [("agent-h1", False), ("agent-h2", True)]
+
+
+REFUSALS = json.loads((Path(__file__).parent / "cases" / "query" / "refusals.json").read_text())
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["name"])
+def test_refusals_say_what_to_do(api, case):
+    answer = api.get(case["path"], case.get("token", "admin"), **case.get("params", {}))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (case["status"], case["code"])
+    assert case.get("hint", "") in answer.json()["error"]["hint"]
+    assert set(answer.json()["error"]) == {"code", "message", "hint"}
+
+
+FOREIGN = [
+    ("/v1/gpus/{}", "GPU-secret"),
+    ("/v1/gpus/{}/telemetry?metrics=power", "GPU-secret"),
+    ("/v1/clusters/{}", "secret-cluster"),
+    ("/v1/nodes/{}/gpus", "secret-host"),
+    ("/v1/metrics/query?metric=power&cluster={}", "secret-cluster"),
+    ("/v1/metrics/query?metric=power&gpu={}", "GPU-secret"),
+    ("/v1/top?metric=power&host={}", "secret-host"),
+    ("/v1/gpus?cluster={}", "secret-cluster"),
+]
+
+
+@pytest.mark.parametrize(("path", "name"), FOREIGN)
+def test_what_is_forbidden_looks_like_what_is_not_there(api, path, name):
+    forbidden, absent = (api.get(path.format(one)) for one in (name, "nowhere"))
+    assert forbidden.status_code == absent.status_code
+    assert forbidden.text.replace(name, "nowhere") == absent.text
+    assert api.get(path.format(name), "other").text != forbidden.text
+
+
+PATHS = [
+    "/v1/fleet",
+    "/v1/gpus",
+    "/v1/clusters",
+    "/v1/collectors",
+    "/v1/metrics/query?metric=gpu_util",
+    "/v1/metrics/query?metric=gpu_util&groupBy=cluster&resolution=30s",
+    "/v1/top?metric=gpu_util",
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_answer_names_another_tenant(api, path):
+    assert "secret" in api.get(path, "other").text
+    assert "secret" not in api.get(path).text
+    assert "GPU-a" not in api.get(path, "narrow").text
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/v1/catalog", "/v1/session"])
+def test_nothing_is_read_without_a_token(api, path):
+    assert api.get(path, None).status_code == 401
+    assert api.get(path, None, headers={"authorization": "Bearer wrong"}).status_code == 401
+    if path != "/v1/session":
+        assert api.get(path, "collector").status_code == 403
+        assert api.get(path, "nothing").status_code == 403
+
+
+def test_signing_in_and_out(api):
+    client = Client(api.client.port)
+    assert client.get("/v1/fleet").status_code == 401
+    assert client.post("/v1/session", {"token": "wrong"}).json()["error"]["code"] == "token_invalid"
+    assert client.post("/v1/session", {"token": api.tokens["collector"]}).status_code == 403
+    answer = client.post("/v1/session", {"token": api.tokens["narrow"] + "\n"})
+    assert answer.json() == {"tenantId": "t1", "name": "narrow", "role": "viewer"}
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert client.get("/v1/session").json()["name"] == "narrow"
+    assert client.get("/v1/fleet").json()["clusters"] == 1
+    assert client.request("DELETE", "/v1/session").status_code == 204
+    assert client.get("/v1/fleet").status_code == 401
+    client.close()
+
+
+def test_pages_and_their_headers(api):
+    for path in ("/", "/fleet", "/gpus/GPU-a"):
+        page = api.get(path, None)
+        assert page.status_code == 200
+        assert page.headers["content-security-policy"].startswith("default-src 'none'")
+        assert page.headers["x-content-type-options"] == "nosniff"
+    assert "immutable" in api.get("/assets/app-1.js", None).headers["cache-control"]
+    assert api.get("/assets/nothing.js", None).status_code == 404
+    assert api.get("/v1/nothing").json()["error"]["code"] == "not_found"
+    for path in ("/../metadata.toml", "/%2e%2e/metadata.toml", "/assets/%2e%2e/%2e%2e/metadata.toml"):
+        assert "not for you" not in api.get(path, None).text
+    assert api.get("/v1/fleet").headers["cache-control"] == "no-store"
+
+
+def test_unbuilt_pages_say_so(api, tmp_path):
+    config = ApiConfig(tmp_path, static=tmp_path)
+    services = make_services(config, FailingStore(ValueError()), api.metadata, CATALOG, api.clock)
+    with serving(make_app(services), config) as client:
+        page = client.get("/")
+    assert page.status_code == 503
+    assert "make web" in page.text
+
+
+def test_big_answers_are_compressed(api):
+    answer = api.get("/v1/metrics/query", metric="power", headers={"accept-encoding": "gzip"}, **RANGE)
+    assert answer.headers["content-encoding"] == "gzip"
+    assert int(answer.headers["content-length"]) < len(answer.content) / 3
+    plain = api.get("/v1/metrics/query", metric="power", **RANGE)
+    assert plain.json()["series"] == answer.json()["series"]
+
+
+class FailingStore:
+    """A store that fails as told."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def query(self, *_, **__):
+        raise self.error
+
+    insert = query
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (Retryable("chdb: SELECT secret", retry_after_seconds=3), 503, "unavailable"),
+        (QueryLimited(241), 422, "query_too_expensive"),
+        (Permanent("Code: 60. Table secret does not exist: SELECT secret FROM t"), 500, "internal"),
+        (ValueError("SELECT secret"), 500, "internal"),
+    ],
+)
+def test_failures_of_the_store_say_nothing_of_it(api, error, status, code):
+    services = make_services(api.config, FailingStore(error), api.metadata, CATALOG, api.clock)
+    bearer = {"authorization": f"Bearer {api.tokens['admin']}"}
+    with serving(make_app(services), api.config) as client:
+        for path in ("/v1/metrics/query?metric=power", "/v1/fleet", "/v1/collectors"):
+            answer = client.get(path, headers=bearer)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+            assert "secret" not in answer.text
+            assert ("retry-after" in answer.headers) == (status == 503)
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/readyz").status_code == status
+
+
+def test_the_description_names_every_route_and_type(api):
+    described = make_routes(api.services).openapi()
+    paths = set(described["paths"])
+    assert {"/v1/metrics/query", "/v1/gpus/{gpu_id}/telemetry", "/v1/fleet", "/v1/top", "/v1/session"} <= paths
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            content = operation["responses"].get("200", {}).get("content", {})
+            assert path == "/metrics" or method == "delete" or "$ref" in content["application/json"]["schema"], path
+    assert "clusterId" in described["components"]["schemas"]["GpuAnswer"]["properties"]
+
+
+def test_own_metrics_are_exposed(api):
+    api.get("/healthz", None)
+    assert 'api_requests_total{status="200"}' in api.get("/metrics", None).text
