@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from chdb import session
 
@@ -90,6 +91,17 @@ def test_a_statement_without_limits_is_killed_at_the_deadline(tmp_path: Path) ->
     assert caught.value.code == "query_killed"
     assert rows(store, "SELECT 1 AS one") == [{"one": 1}]
     store.close()
+
+
+def test_a_setting_of_one_insert_does_not_stay(store: ChdbStore) -> None:
+    store.query("CREATE TABLE pairs (k UInt8, v UInt8) ENGINE = ReplacingMergeTree ORDER BY k")
+    pairs = pa.table({"k": pa.array([1, 1], pa.uint8()), "v": pa.array([1, 2], pa.uint8())})
+    counts = []
+    for settings in ({"optimize_on_insert": 1}, None, {"optimize_on_insert": 1}, None):
+        store.query("TRUNCATE TABLE pairs")
+        store.insert("pairs", pairs, settings)
+        counts.append(rows(store, "SELECT count() AS n FROM pairs")[0]["n"])
+    assert counts == [1, 2, 1, 2]
 
 
 def test_a_long_read_does_not_hold_up_others(store: ChdbStore) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from secondsight.clock import Clock, SystemClock
 from secondsight.store.connection import Connection, open_session
-from secondsight.store.failures import StoreBusy
+from secondsight.store.failures import StoreBusy, failure_of
 from secondsight.store.params import parameter_texts
 from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
@@ -28,7 +28,7 @@ from secondsight.store.statement import (
 )
 from secondsight.store.watchdog import Watchdog
 
-_READER_SETTINGS: dict[str, Any] = {"readonly": 2}
+_READER_SETTINGS: dict[str, Any] = {"output_format_arrow_compression_method": "none", "readonly": 2}
 _WRITER_SETTINGS: dict[str, Any] = {"optimize_on_insert": 0}
 
 
@@ -156,8 +156,11 @@ class ChdbStore:
             raise StoreBusy("the store is closed")
 
     def _kill(self, marker: str) -> None:
-        with self._kill_lock:
-            self._anchor.query(f"KILL QUERY WHERE startsWith(query, '/* {marker} */') ASYNC")
+        try:
+            with self._kill_lock:
+                self._anchor.query(f"KILL QUERY WHERE startsWith(query, '/* {marker} */') ASYNC")
+        except RuntimeError as error:
+            raise failure_of(str(error)) from None
 
 
 def _kept(connection: Connection | None) -> Connection | None:

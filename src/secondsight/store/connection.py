@@ -22,12 +22,13 @@ class Connection:
 
     def __init__(self, opened: Any, database: str, settings: Mapping[str, Any]) -> None:
         self._session = opened
+        self._standing = dict(settings)
         self._applied: dict[str, Any] = {}
         self.broken = False
         with self._breaking():
             self._session.query(f"USE {quoted(database)}")
             for name, value in sorted(settings.items()):
-                self._session.query(f"SET {name} = {value}")
+                self._set(name, _setting_text(value))
 
     def run(self, sql: str, params: Mapping[str, str], settings: Mapping[str, Any]) -> pa.Table:
         """Run one statement under `settings` and return its rows."""
@@ -36,11 +37,13 @@ class Connection:
             answer = self._session.query(sql, "ArrowStream", params=params).bytes()
         return pa.ipc.open_stream(answer).read_all() if answer else pa.table({})
 
-    def insert(self, sql: str, arrow_rows: pa.Table, settings: Mapping[str, Any]) -> None:  # noqa: ARG002 - the engine reads it by name
+    def insert(self, sql: str, rows: pa.Table, settings: Mapping[str, Any]) -> None:
         """Run an INSERT that selects from `Python(arrow_rows)`, which the engine finds among this frame's locals."""
+        arrow_rows = rows
         with self._breaking(inserting=True):
             self._apply(settings)
             self._session.query(sql)
+            del arrow_rows
 
     def close(self) -> None:
         """Close the connection."""
@@ -49,11 +52,14 @@ class Connection:
     def _apply(self, settings: Mapping[str, Any]) -> None:
         """Set what differs from the last statement's settings, and take back what is no longer asked for."""
         for name in self._applied.keys() - settings.keys():
-            self._session.query(f"SET {_setting_name(name)} = DEFAULT")
+            self._set(name, _setting_text(self._standing[name]) if name in self._standing else "DEFAULT")
         for name, value in settings.items():
-            if self._applied.get(name) != value:
-                self._session.query(f"SET {_setting_name(name)} = {_setting_text(value)}")
+            if name not in self._applied or self._applied[name] != value:
+                self._set(name, _setting_text(value))
         self._applied = dict(settings)
+
+    def _set(self, name: str, text: str) -> None:
+        self._session.query(f"SET {_setting_name(name)} = {text}")
 
     @contextmanager
     def _breaking(self, *, inserting: bool = False) -> Iterator[None]:
