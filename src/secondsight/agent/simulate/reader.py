@@ -12,6 +12,8 @@ from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 
 CATCH_UP_SECONDS = 3600
+REAL_KINDS = (EntityKind.NODE, EntityKind.PLATFORM)
+"""Kinds that the agent reads from the machine itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class SimulateReader:
             self._next_second += 1
         self._next_second = second + 1
         made = self._contents.batch([self._cluster.advance(second)]).get(0, ())
-        return Tick(tuple(content for content in made if content.schema.kind is not EntityKind.PLATFORM))
+        return Tick(tuple(content for content in made if content.schema.kind not in REAL_KINDS))
 
     def close(self) -> None:
         """Forget the simulated state; may be called twice."""
