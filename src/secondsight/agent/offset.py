@@ -5,6 +5,7 @@ counts, its bound growing with age as clocks drift apart; a new one replaces it 
 does not flicker. A step of this host's clock makes all earlier exchanges worthless.
 """
 
+import math
 import threading
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ class ClockOffset:
         with self._lock:
             if self._best is None or monotonic_seconds - self._best[1] > FORGET_SECONDS:
                 return None, 0
-            return round(self._best[0].offset_ms), round(self._grown(monotonic_seconds) + 0.5)
+            return round(self._best[0].offset_ms), math.ceil(self._grown(monotonic_seconds))
 
     def _grown(self, monotonic_seconds: float) -> float:
         if self._best is None:
