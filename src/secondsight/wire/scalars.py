@@ -6,6 +6,8 @@ both whether a cell has a value and why, so no bytes can make the two disagree. 
 without a value hold zero, `present` is None where every cell has one, qualities are listed by column, then row.
 """
 
+from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 
 import numpy as np
@@ -23,6 +25,7 @@ from secondsight.wire.blocks import (
     write_matrix,
 )
 from secondsight.wire.content import U8, U16, U32, Bools, Group, ScalarBlock
+from secondsight.wire.schema import GroupLayout
 
 MIXED = 255
 """Code of a column whose cells have codes of their own."""
@@ -33,8 +36,17 @@ _FLAG_DELTA_SAME = 2
 _OK = int(Quality.OK)
 _ESTIMATE = int(Quality.ESTIMATE)
 _MAX_QUALITY = int(max(Quality))
-_WITH_VALUE = bytes((_OK, _ESTIMATE))
+_SMALL_CELLS = 1 << 14
 _NO_QUALITY: tuple[U32, U16, U8] = (np.empty(0, np.uint32), np.empty(0, np.uint16), np.empty(0, np.uint8))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """Which cells have a value (None: all), and the (row, column, quality) of those that need saying."""
+
+    rows: int
+    present: Bools | None
+    listed: tuple[U32, U16, U8]
 
 
 def write_scalars(block: ScalarBlock, shape: Shape) -> bytes:
@@ -64,12 +76,11 @@ def read_scalars(reader: BlockReader, shape: Shape) -> ScalarBlock:
         refuse("unknown flags of a scalar block")
     entity_index, tick_index = read_row_keys(reader, rows, bool(flags & FLAG_GRID), shape)
     delta = reader.array("<i4", 1 if flags & _FLAG_DELTA_SAME else rows)
-    column_codes = reader.text(columns)
-    codes = _read_codes(reader, column_codes, rows)
-    groups = _read_groups(reader, column_codes, codes, rows, shape)
+    pattern = _read_pattern(reader, columns, rows)
+    groups = tuple(_read_group(reader, layout, pattern, shape.shuffled) for layout in shape.known.groups)
     reader.finish()
     delta = np.repeat(delta, rows) if flags & _FLAG_DELTA_SAME else delta
-    return ScalarBlock(entity_index, tick_index, delta, groups, *_listed(codes))
+    return ScalarBlock(entity_index, tick_index, delta, groups, *pattern.listed)
 
 
 def count_values(block: ScalarBlock) -> int:
@@ -137,47 +148,51 @@ def _check_quality(block: ScalarBlock, codes: U8) -> None:
         refuse("a quality does not fit the presence of its value")
 
 
-def _read_codes(reader: BlockReader, column_codes: bytes, rows: int) -> U8 | None:
-    """Return the quality code of every cell, or None when all are OK."""
-    if column_codes.count(_OK) == len(column_codes):
-        return None
-    per_column = np.frombuffer(column_codes, np.uint8)
-    codes = np.repeat(per_column, rows).reshape(len(column_codes), rows)
+def _read_pattern(reader: BlockReader, columns: int, rows: int) -> _Pattern:
+    column_codes = reader.text(columns)
     mixed = column_codes.count(MIXED)
-    if mixed:
-        codes[per_column == MIXED] = reader.array("u1", mixed * rows).reshape(mixed, rows)
+    if not mixed:
+        small = columns * rows <= _SMALL_CELLS
+        return _small_uniform_pattern(column_codes, rows) if small else _uniform_pattern(column_codes, rows)
+    per_column = np.frombuffer(column_codes, np.uint8)
+    codes = np.repeat(per_column, rows).reshape(columns, rows)
+    codes[per_column == MIXED] = reader.array("u1", mixed * rows).reshape(mixed, rows)
+    return _pattern(codes)
+
+
+def _uniform_pattern(column_codes: bytes, rows: int) -> _Pattern:
+    """Return the pattern of columns that have one code each."""
+    if column_codes.count(_OK) == len(column_codes):
+        return _Pattern(rows, None, _NO_QUALITY)
+    pattern = _pattern(np.repeat(np.frombuffer(column_codes, np.uint8), rows).reshape(len(column_codes), rows))
+    for array in (pattern.present, *pattern.listed):
+        if array is not None:
+            array.flags.writeable = False
+    return pattern
+
+
+_small_uniform_pattern = lru_cache(maxsize=128)(_uniform_pattern)
+"""Frames of one host repeat their pattern, as what a device supports does not change."""
+
+
+def _pattern(codes: U8) -> _Pattern:
     if codes.size and int(codes.max()) > _MAX_QUALITY:
         refuse("unknown quality code")
-    return codes
-
-
-def _listed(codes: U8 | None) -> tuple[U32, U16, U8]:
-    """Return (row, column, quality) of the cells that are neither OK nor NONE."""
-    if codes is None:
-        return _NO_QUALITY
+    rows = codes.shape[1]
     cells = np.flatnonzero(codes > _OK)
-    rows = max(1, codes.shape[1])
-    column = cells // rows
-    return (cells - column * rows).astype(np.uint32), column.astype(np.uint16), codes.ravel()[cells]
+    column = cells // max(1, rows)
+    row = cells - column * rows
+    listed = (row.astype(np.uint32), column.astype(np.uint16), codes.ravel()[cells])
+    present = codes - _OK < _ESTIMATE
+    return _Pattern(rows, present, listed)
 
 
-def _read_groups(
-    reader: BlockReader, column_codes: bytes, codes: U8 | None, rows: int, shape: Shape
-) -> tuple[Group, ...]:
-    absent: Bools | None = None if codes is None else codes - _OK >= _ESTIMATE
-    groups = []
-    for layout in shape.known.groups:
-        first, end = layout.first_column, layout.first_column + layout.columns
-        values = reader.matrix(layout.dtype, (layout.columns, rows), shape.shuffled)
-        present: Bools | None = None
-        if absent is not None and _has_absent(column_codes[first:end], absent[first:end]):
-            np.copyto(values, 0, where=absent[first:end])
-            present = ~absent[first:end]
-        groups.append(Group(first, values, present))
-    return tuple(groups)
-
-
-def _has_absent(column_codes: bytes, absent: Bools) -> bool:
-    if MIXED in column_codes:
-        return bool(absent.any())
-    return bool(absent.size and column_codes.strip(_WITH_VALUE))
+def _read_group(reader: BlockReader, layout: GroupLayout, pattern: _Pattern, shuffled: bool) -> Group:
+    values = reader.matrix(layout.dtype, (layout.columns, pattern.rows), shuffled)
+    if pattern.present is None:
+        return Group(layout.first_column, values, None)
+    present = pattern.present[layout.first_column : layout.first_column + layout.columns]
+    if present.all():
+        return Group(layout.first_column, values, None)
+    np.copyto(values, 0, where=~present)
+    return Group(layout.first_column, values, present)

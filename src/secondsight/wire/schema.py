@@ -86,13 +86,15 @@ def definition_hash(blob: bytes) -> bytes:
 
 
 def schema_blob(schema: Schema) -> bytes:
-    """Return the canonical blob of a schema."""
+    """Return the canonical blob of a schema; numbers are written as floats, so that a parsed schema has the same blob."""
     return _dump(
         {
             "type": "schema",
             "kind": schema.kind.value,
-            "columns": [[column.metric, column.unit, column.dtype, column.resolution] for column in schema.columns],
-            "histograms": [[column.metric, column.unit, list(column.bounds)] for column in schema.histograms],
+            "columns": [[item.metric, item.unit, item.dtype, float(item.resolution)] for item in schema.columns],
+            "histograms": [
+                [item.metric, item.unit, [float(bound) for bound in item.bounds]] for item in schema.histograms
+            ],
         }
     )
 
