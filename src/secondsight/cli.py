@@ -138,11 +138,11 @@ def _gateway(arguments: argparse.Namespace) -> int:
 
 
 def _processor(arguments: argparse.Namespace) -> int:
-    from secondsight.process.config import ProcessorConfig
+    from secondsight.process.config import ServeConfig
     from secondsight.process.serve import serve_processor
 
     settings = read_settings(arguments.config, os.environ, "processor")
-    serve_processor(build(ProcessorConfig, settings, "processor"), SystemClock(), _stop_event())
+    serve_processor(build(ServeConfig, settings, "processor"), SystemClock(), _stop_event())
     return 0
 
 

@@ -1,0 +1,29 @@
+"""Say what a processor can be told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """Settings of a processor and the store that it owns.
+
+    Attributes:
+        data: Folder of the platform: log, store, addresses.
+        readers: Questions that the store answers at once; further ones wait.
+        log_hours: Age beyond which whole segments of the log are deleted once they are processed.
+        log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
+        catalogue: Further catalogue files of the operator.
+        raw_rows, raw_seconds, rollup_rows, rollup_seconds, window_mib: See `process.run.ProcessorConfig`.
+    """
+
+    data: Path
+    readers: int = 4
+    log_hours: float = 48.0
+    log_mib: int = 32_768
+    catalogue: tuple[Path, ...] = ()
+    raw_rows: int = 40_000
+    raw_seconds: float = 1.0
+    rollup_rows: int = 10_000
+    rollup_seconds: float = 5.0
+    window_mib: int = 3072

@@ -1,0 +1,97 @@
+"""Run a processor as a process: open the store, answer reads of it, process the log until told to stop."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import Clock
+from secondsight.contracts import LogConsumer
+from secondsight.errors import Retryable
+from secondsight.log.embedded import EmbeddedConsumer
+from secondsight.log.retention import enforce_retention
+from secondsight.process.config import ServeConfig
+from secondsight.process.run import Processor, ProcessorConfig
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+from secondsight.store.serve import start_store_server
+
+logger = logging.getLogger(__name__)
+
+INGEST_TOPIC = "ingest"
+DEFINITIONS_TOPIC = "definitions"
+GROUP = "processor"
+DEFINITIONS_GROUP = "processor-definitions"
+RETENTION_SECONDS = 60.0
+MIB = 1 << 20
+
+
+def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:
+    """Process until `stop` is set, then write and commit what was taken in.
+
+    Raises:
+        Retryable: Another process owns the store's folder, or the log cannot be read.
+    """
+    catalog = load_catalog(config.catalogue)
+    store = ChdbStore(config.data / "hot", config.readers, clock=clock)
+    try:
+        migrate(store, catalog)
+        server = start_store_server(store, config.data / "run")
+        try:
+            _process(config, _consumers(config, clock), store, clock, stop)
+        finally:
+            server.close()
+    finally:
+        store.close()
+
+
+def _consumers(config: ServeConfig, clock: Clock) -> tuple[LogConsumer, Callable[[], LogConsumer]]:
+    root = config.data / "log"
+
+    def open_definitions() -> LogConsumer:
+        return EmbeddedConsumer(root, DEFINITIONS_TOPIC, DEFINITIONS_GROUP, clock)
+
+    return EmbeddedConsumer(root, INGEST_TOPIC, GROUP, clock), open_definitions
+
+
+def _process(
+    config: ServeConfig,
+    consumers: tuple[LogConsumer, Callable[[], LogConsumer]],
+    store: ChdbStore,
+    clock: Clock,
+    stop: threading.Event,
+) -> None:
+    settings = ProcessorConfig(
+        raw_rows=config.raw_rows,
+        raw_seconds=config.raw_seconds,
+        rollup_rows=config.rollup_rows,
+        rollup_seconds=config.rollup_seconds,
+        window_bytes=config.window_mib * MIB,
+    )
+    processor = Processor(*consumers, store, load_catalog(config.catalogue), clock, settings)
+    keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
+    keeping.start()
+    try:
+        processor.run(stop)
+        try:
+            processor.drain()
+        except Retryable as error:
+            logger.warning("stopped before everything was written; it is read from the log again: %s", error)
+    finally:
+        processor.close()
+        stop.set()
+        keeping.join()
+
+
+def _keep_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:
+    """Delete old segments of the log once a minute; definitions are kept for ever."""
+    while not stop.wait(RETENTION_SECONDS):
+        try:
+            report = enforce_retention(
+                config.data / "log", INGEST_TOPIC, clock.now_ms(), config.log_hours * 3600, config.log_mib * MIB
+            )
+        except OSError as error:
+            logger.warning("log retention failed and is tried again: %s", error)
+            continue
+        if any(report.unread_records.values()):
+            logger.error("log retention deleted records that were not processed: %s", report)
