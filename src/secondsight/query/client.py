@@ -1,0 +1,92 @@
+"""Ask a running api from another process: the standard library's HTTP, a bearer token, and the project's errors."""
+
+import json
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from secondsight.errors import Rejected, Retryable
+
+TIMEOUT_SECONDS = 60.0
+JSON_TYPE = "application/json"
+
+
+class ApiClient:
+    """A connection to one api; not to be shared between threads.
+
+    Args:
+        server: `http://HOST:PORT` or `https://...`, with a path prefix where it has one.
+        token: Bearer token of a role that may read.
+
+    Raises:
+        Rejected(bad_server): `server` is no such address.
+    """
+
+    def __init__(self, server: str, token: str) -> None:
+        parts = urlsplit(server)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Rejected("bad_server", f"{server!r} is not an address", "for example --server http://127.0.0.1:8470")
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+        self._prefix = parts.path.rstrip("/")
+        self._server = server
+        self._token = token
+
+    def get_json(self, path: str, params: Mapping[str, str | None]) -> Any:
+        """Return the JSON of a GET; parameters that are None or "" are left out.
+
+        Raises:
+            Rejected: The api refused; its code, message and hint.
+            Retryable: The api does not answer, or says to come back.
+        """
+        return json.loads(self.get_text(path, params, JSON_TYPE))
+
+    def get_text(self, path: str, params: Mapping[str, str | None], accept: str) -> str:
+        """Return the body of a GET in the type asked for.
+
+        Raises:
+            Rejected, Retryable: As `get_json`.
+        """
+        query = urlencode({name: value for name, value in params.items() if value})
+        headers = {"authorization": f"Bearer {self._token}", "accept": accept}
+        try:
+            self._connection.request("GET", f"{self._prefix}{path}?{query}", headers=headers)
+            response = self._connection.getresponse()
+            body = response.read().decode()
+        except (OSError, HTTPException) as error:
+            self.close()
+            message = f"{self._server} does not answer ({error}); is it running? `secondsight up` starts it"
+            raise Retryable(message) from None
+        if response.status != 200:
+            raise _refusal(response.status, body)
+        return body
+
+    def close(self) -> None:
+        """Close the connection; may be called twice."""
+        self._connection.close()
+
+
+def read_token(path: Path) -> str:
+    """Return the token that a file holds.
+
+    Raises:
+        Rejected(no_token): There is no such file, or it cannot be read.
+    """
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        hint = "name the file with --token-file; `secondsight up` writes DIR/tokens/admin"
+        raise Rejected("no_token", f"cannot read the token in {path}: {error.strerror}", hint) from None
+
+
+def _refusal(status: int, body: str) -> Rejected | Retryable:
+    try:
+        error = json.loads(body)["error"]
+        code, message, hint = (str(error[name]) for name in ("code", "message", "hint"))
+    except (ValueError, KeyError, TypeError):
+        code, message, hint = f"status_{status}", f"the server answered with status {status}", ""
+    if status in (429, 503):
+        return Retryable(f"{message}; {hint}")
+    return Rejected(code, message, hint)

@@ -1,0 +1,215 @@
+"""Turn answers of the read API into text for a terminal: tables with sparklines, JSON, CSV, a ranking that follows."""
+
+import json
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from secondsight.clock import Clock
+from secondsight.errors import Retryable
+from secondsight.query.client import ApiClient, read_token
+
+FOLLOW_SECONDS = 2.0
+SPARK_WIDTH = 40
+BARS = "▁▂▃▄▅▆▇█"
+GAP = " "
+PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+UNIT_WORDS = {"By": "B", "Cel": "°C", "1": "", "W": "W", "Hz": "Hz", "s": "s", "J": "J"}
+
+Body = Mapping[str, Any]
+_LABELS = ("clusterId", "hostId", "gpuId", "entityId", "part", "jobId", "ownerTeam", "modelId", "gpuModel", "region")
+
+
+def query_command(arguments: Namespace, out: TextIO) -> int:
+    """Print one metric over time, as the arguments of `secondsight query` say; return the exit code.
+
+    Raises:
+        Rejected, Retryable: As the api says.
+    """
+    client = ApiClient(arguments.server, read_token(arguments.token_file))
+    params = query_params(arguments)
+    try:
+        if arguments.csv:
+            out.write(client.get_text("/v1/metrics/query", params, "text/csv"))
+            return 0
+        body = client.get_json("/v1/metrics/query", params)
+    finally:
+        client.close()
+    if arguments.json:
+        out.write(json.dumps(body, indent=2) + "\n")
+        return 0
+    console = Console(file=out)
+    console.print(series_table(body))
+    console.print(quality_line(body), style="dim", highlight=False)
+    return 0
+
+
+def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
+    """Show the GPUs with the highest values, again and again unless `--once`; return the exit code.
+
+    Raises:
+        Rejected: As the api says.
+        Retryable: The api does not answer to the first request; later ones are waited out.
+    """
+    client = ApiClient(arguments.server, read_token(arguments.token_file))
+    params = {"metric": arguments.metric, "cluster": arguments.cluster, "n": str(arguments.n), "window": "1m"}
+    console = Console(file=out)
+    try:
+        table = top_table(client.get_json("/v1/top", params))
+        if arguments.once:
+            console.print(table)
+            return 0
+        with Live(table, console=console, screen=False, auto_refresh=False) as live:
+            while True:
+                clock.sleep(FOLLOW_SECONDS)
+                live.update(_next_table(client, params, table), refresh=True)
+    finally:
+        client.close()
+
+
+def query_params(arguments: Namespace) -> dict[str, str | None]:
+    """Return the parameters of `/v1/metrics/query` that the arguments of `secondsight query` mean."""
+    filters = ("cluster", "host", "gpu", "job", "team", "model")
+    return {
+        "metric": arguments.metric,
+        **{name: getattr(arguments, name) for name in filters},
+        "gpuModel": arguments.gpu_model,
+        "from": arguments.from_time,
+        "to": arguments.to_time,
+        "resolution": arguments.resolution,
+        "aggregate": arguments.aggregate,
+        "groupBy": arguments.group_by,
+        "format": "rows" if arguments.json else "columns",
+    }
+
+
+def series_table(body: Body) -> Table:
+    """Return a table of series in columns: labels, sparkline, least, mean, greatest, newest value."""
+    labels = _shown_labels(body["series"])
+    table = Table(
+        title=f"{escape(body['metric'])} ({body['aggregate']}, {body['effectiveResolution']})", title_justify="left"
+    )
+    for name in (*labels, "over time"):
+        table.add_column(name, overflow="fold")
+    for name in ("min", "mean", "max", "last"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for series in body["series"]:
+        names = [escape(str(series.get(name, ""))) for name in labels]
+        table.add_row(*names, sparkline(series["values"]), *figures(series["values"], series["unit"]))
+    return table
+
+
+def top_table(body: Body) -> Table:
+    """Return a ranking as a table with a bar beside each value."""
+    labels = _shown_labels(body["rows"])
+    table = Table(title=f"{escape(body['metric'])} ({body['aggregate']} over {body['window']})", title_justify="left")
+    table.add_column("#", justify="right")
+    for name in labels:
+        table.add_column(name, overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("")
+    greatest = max((abs(row["value"]) for row in body["rows"]), default=0.0)
+    for row in body["rows"]:
+        names = [escape(str(row.get(name, ""))) for name in labels]
+        table.add_row(str(row["rank"]), *names, human(row["value"], body["unit"]), _bar(row["value"], greatest))
+    return table
+
+
+def sparkline(values: Sequence[float | None], width: int = SPARK_WIDTH) -> str:
+    """Return at most `width` bars, each the mean of its share of the values; a share without any is a gap."""
+    means = [_mean(values[start:end]) for start, end in _shares(len(values), width)]
+    known = [mean for mean in means if mean is not None]
+    if not known:
+        return ""
+    low, span = min(known), max(known) - min(known)
+    return "".join(GAP if mean is None else _level(mean, low, span) for mean in means)
+
+
+def figures(values: Sequence[float | None], unit: str) -> tuple[str, str, str, str]:
+    """Return least, mean, greatest and last value as text."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ("-", "-", "-", "-")
+    numbers = (min(known), sum(known) / len(known), max(known), known[-1])
+    least, mean, greatest, last = (human(number, unit) for number in numbers)
+    return least, mean, greatest, last
+
+
+def human(value: float, unit: str) -> str:
+    """Return a number with its unit as people read it: bytes in powers of 1024, seconds and degrees without prefix."""
+    base, _, per = unit.partition("/")
+    word = UNIT_WORDS.get(base, base) + (f"/{per}" if per else "")
+    if base == "By":
+        return _in_bytes(value, word)
+    number, prefix = (value, "") if base in ("Cel", "1", "s") else _prefixed(value)
+    return f"{number:.3g} {prefix}{word}".strip() if abs(number) < 1000 else f"{number:,.0f} {prefix}{word}".strip()
+
+
+def quality_line(body: Body) -> str:
+    """Return one line that says how good an answer is."""
+    coverage = body["coverage"]
+    through = body["completeThrough"] or "unknown"
+    age = body["dataFreshnessMs"]
+    parts = [
+        f"coverage {coverage['storedSamples']:,}/{coverage['expectedSamples']:,} ({coverage['ratio']:.1%})",
+        *([f"{coverage['gaps']} gaps"] if coverage["gaps"] is not None else []),
+        f"complete through {through}",
+        *([f"newest {age / 1000:.1f} s old"] if age is not None else []),
+        f"tier {body['tier']}",
+        *(["partial"] if body["partial"] else []),
+        *body["warnings"],
+        *([f"first {len(body['series'])} of {body['seriesTotal']} series"] if body["nextCursor"] else []),
+    ]
+    return "; ".join(parts)
+
+
+def _next_table(client: ApiClient, params: Mapping[str, str | None], before: Table) -> Table:
+    """Return the next ranking, or the one before under a line that says why."""
+    try:
+        return top_table(client.get_json("/v1/top", params))
+    except Retryable as error:
+        before.caption = str(error)
+        return before
+
+
+def _shown_labels(series: Sequence[Body]) -> list[str]:
+    """Return the labels that some series has a text for."""
+    return [name for name in _LABELS if any(one.get(name) for one in series)]
+
+
+def _shares(count: int, width: int) -> list[tuple[int, int]]:
+    shares = min(count, width)
+    return [(count * share // shares, count * (share + 1) // shares) for share in range(shares)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _level(value: float, low: float, span: float) -> str:
+    return BARS[min(int((value - low) / span * len(BARS)), len(BARS) - 1)] if span else BARS[3]
+
+
+def _bar(value: float, greatest: float, width: int = 20) -> str:
+    return "█" * round(abs(value) / greatest * width) if greatest else ""
+
+
+def _in_bytes(value: float, word: str) -> str:
+    steps = 0
+    while abs(value) >= 1024 and steps < 5:
+        value, steps = value / 1024, steps + 1
+    prefix = ("", "Ki", "Mi", "Gi", "Ti", "Pi")[steps]
+    return f"{value:.4g} {prefix}{word}"
+
+
+def _prefixed(value: float) -> tuple[float, str]:
+    for size, prefix in PREFIXES:
+        if abs(value) >= size:
+            return value / size, prefix
+    return value, ""
