@@ -30,7 +30,7 @@ from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.plan import agent_id
 from secondsight.gateway.repeats import Repeats
 from secondsight.gateway.run import open_listening
-from secondsight.wire.content import EntityTable
+from secondsight.wire.content import Column, EntityTable
 from secondsight.wire.envelope import Envelope, RecordType
 from secondsight.wire.frame import decode, encode, read_header
 from secondsight.wire.header import write_header
@@ -135,6 +135,16 @@ def resealed(sent: bytes, old: bytes, new: bytes) -> bytes:
     assert old in raw
     body = zstandard.ZstdCompressor().compress(raw.replace(old, new))
     return write_header(replace(head, body_bytes=len(body), body_crc=google_crc32c.value(body))) + body
+
+
+def test_a_frame_that_was_decoded_and_encoded_again_names_the_same_definitions(tmp_path: Path):
+    whole_numbers = [Column("gpu_temperature_celsius", "Cel", "u8", 1)]
+    sent = encode(stamp(), content(columns=whole_numbers), inline=True)
+    again = decode(sent, Definitions())
+    resent = encode(stamp(sequence=2), again.content)
+    with serving(tmp_path) as run:
+        token = run.token()
+        assert [run.post(body, token).status for body in (sent, resent)] == [200, 200]
 
 
 def test_a_repeat_is_acknowledged_and_not_stored_twice(tmp_path: Path):

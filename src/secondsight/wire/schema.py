@@ -86,7 +86,7 @@ def definition_hash(blob: bytes) -> bytes:
 
 
 def schema_blob(schema: Schema) -> bytes:
-    """Return the canonical blob of a schema; numbers are written as floats, so that a parsed schema has the same blob."""
+    """Return the canonical blob of a schema; numbers are written as floats, so a parsed schema has the same blob."""
     return _dump(
         {
             "type": "schema",
