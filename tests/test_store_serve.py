@@ -1,4 +1,6 @@
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +98,11 @@ def test_what_a_killed_server_left_is_replaced(store: ChdbStore, tmp_path: Path)
     assert rows(client, "SELECT 1 AS one") == [{"one": 1}]
     client.close()
     server.close()
+
+
+def test_a_client_loads_no_engine() -> None:
+    script = "import sys, secondsight.store.client; sys.exit('chdb' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_large_answers_arrive_whole(client: FlightStore) -> None:
