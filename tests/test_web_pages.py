@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from web_fake_api import STATIC, TOKEN, FakeApi, Fleet, State, make_fleet, serve
 
 playwright = pytest.importorskip("playwright.sync_api")

@@ -17,16 +17,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from secondsight.api.pages import POLICY
+
 STATIC = Path(__file__).resolve().parents[1] / "src" / "secondsight" / "api" / "static"
 TOKEN = "sst_pages"
 COOKIE = "secondsight_session=open"
+SESSION: dict[str, object] = {"tenantId": "north", "name": "on-call", "role": "viewer"}
 LATENESS_MS = 10_000
 GIB = 2**30
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-CSP = (
-    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; "
-    "base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
-)
 UNITS = {
     "gpu_utilization_ratio": "1",
     "gpu_sm_active_ratio": "1",
@@ -75,8 +74,8 @@ class Card:
         return f"GPU-{self.number:08x}-9e3b-4d18-b6a4-2f90c8d1e37b"
 
     @property
-    def job(self) -> str | None:
-        return None if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
+    def job(self) -> str:
+        return "" if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
 
 
 @dataclass(slots=True)
@@ -142,14 +141,14 @@ VALUES: dict[str, Callable[[int, int], float]] = {
     "gpu_tensor_active_ratio": lambda g, s: load(g, s) * 0.5 + 0.02 * noise(g + 1, s),
     "gpu_dram_active_ratio": lambda g, s: load(g, s) * 0.66 + 0.015 * noise(g + 2, s),
     "gpu_memory_used_bytes": lambda g, s: (72.0 if g % 11 else 0.5) * GIB + 0.3 * GIB * math.sin(s / 300 + g),
-    "gpu_memory_total_bytes": lambda g, s: 80 * GIB,
+    "gpu_memory_total_bytes": lambda _g, _s: 80 * GIB,
     "gpu_power_watts": lambda g, s: 90 + 590 * load(g, s) + 8 * noise(g + 3, s),
-    "gpu_power_limit_watts": lambda g, s: 700,
+    "gpu_power_limit_watts": lambda _g, _s: 700,
     "gpu_sm_clock_hertz": lambda g, s: 1.98e9 - 0.6e9 * (0.9 - min(0.9, load(g, s) + 0.05)),
-    "gpu_memory_clock_hertz": lambda g, s: 2.619e9,
+    "gpu_memory_clock_hertz": lambda _g, _s: 2.619e9,
     "gpu_temperature_celsius": warmth,
     "gpu_memory_temperature_celsius": lambda g, s: warmth(g, s) - 5 + 0.5 * math.sin(s / 40),
-    "gpu_slowdown_temperature_celsius": lambda g, s: 87,
+    "gpu_slowdown_temperature_celsius": lambda _g, _s: 87,
     "gpu_nvlink_transmit_bytes_per_second": lambda g, s: 350e9 * load(g, s) + 8e9 * noise(g + 4, s),
     "gpu_nvlink_receive_bytes_per_second": lambda g, s: 330e9 * load(g, s) + 8e9 * noise(g + 5, s),
     "gpu_pcie_transmit_bytes_per_second": lambda g, s: 9e9 + 2e9 * noise(g + 6, s),
@@ -161,19 +160,38 @@ def iso(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def about(fleet: Fleet, resolution: str = "1s", aggregate: str = "avg") -> dict[str, object]:
+def freshness(fleet: Fleet) -> dict[str, object]:
+    """Return what every answer says of its age."""
     newest_ms = fleet.newest_ms
-    partial = fleet.state is State.PARTIAL
     return {
-        "effectiveResolution": resolution,
-        "tier": "hot",
-        "aggregate": aggregate,
         "completeThrough": iso(newest_ms - LATENESS_MS),
         "dataFreshnessMs": max(0, int(time.time() * 1000) - newest_ms),
+    }
+
+
+def answer_of(
+    fleet: Fleet, series: list[dict[str, object]], times: list[int], width: str, aggregate: str
+) -> dict[str, object]:
+    """Return series in columns, with what they are worth."""
+    partial = fleet.state is State.PARTIAL
+    shared = {"aggregate": aggregate, "tenantId": "north", "links": {}}
+    return {
+        "metric": series[0]["metric"] if series else "",
+        "unit": series[0]["unit"] if series else "",
+        "ts": times,
+        "series": [one | shared for one in series],
+        "effectiveResolution": width,
+        "tier": "hot",
+        "aggregate": aggregate,
         "lateRatio": 0.003,
         "coverage": {"expectedSamples": 1000, "storedSamples": 998, "ratio": 0.998, "gaps": 1, "shed": 0},
         "partial": partial,
         "warnings": ["shard 3 was not read"] if partial else [],
+        "seriesTotal": len(series),
+        "nextCursor": None,
+        "rangeStart": iso(times[0] if times else 0),
+        "rangeEnd": iso(times[-1] if times else 0),
+        **freshness(fleet),
     }
 
 
@@ -198,7 +216,7 @@ def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, obje
         }
         for name in names
     ]
-    return {"ts": times, "series": series, **about(fleet, "1s" if step_ms == 1000 else "30s")}
+    return answer_of(fleet, series, times, "1s" if step_ms == 1000 else "30s", "avg")
 
 
 def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
@@ -221,13 +239,13 @@ def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
                 return values[int(0.95 * (len(values) - 1))]
 
     series = [{"metric": n, "unit": UNITS[n], "values": [point(n, t) for t in times] if sample else []} for n in names]
-    return {"ts": times if sample else [], "series": series, **about(fleet, f"{step_ms // 1000}s", aggregate)}
+    return answer_of(fleet, series if sample else [], times if sample else [], f"{step_ms // 1000}s", aggregate)
 
 
 def row(fleet: Fleet, card: Card) -> dict[str, object]:
     second = fleet.newest_ms // 1000
     reports = card.status == "reporting"
-    last_ms = fleet.newest_ms if reports else fleet.newest_ms - 94_000
+    last_ms = fleet.newest_ms - {"silent": 94_000, "lost": 752_000}.get(card.status, 0)
     return {
         "gpuId": card.gpu_id,
         "hostId": card.host,
@@ -235,7 +253,12 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
         "rack": f"r{card.number // 64 + 1:02d}",
         "index": card.index,
         "gpuModel": "NVIDIA H100 80GB HBM3",
+        "tenantId": "north",
         "jobId": card.job,
+        "workloadId": "",
+        "ownerTeam": "perception" if card.job else "",
+        "modelId": "",
+        "links": {"gpu": f"/v1/gpus/{card.gpu_id}"},
         "status": card.status,
         "lastSeen": iso(last_ms),
         "values": {name: VALUES[name](card.number, second) if reports else None for name in LISTED},
@@ -251,7 +274,7 @@ def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
         "gpus": [row(fleet, card) for card in cards],
         "nextCursor": cursor,
         "total": len(fleet.cards),
-        **about(fleet),
+        **freshness(fleet),
     }
 
 
@@ -275,16 +298,34 @@ def summary(fleet: Fleet) -> dict[str, object]:
             "index": hottest.index,
             "temperatureCelsius": warmth(hottest.number, second),
         },
-        **about(fleet),
+        "collectors": len({card.host for card in fleet.cards}),
+        "idleCollectors": 0,
+        "warnings": [],
+        "links": {"gpus": "/v1/gpus"},
+        **freshness(fleet),
     }
 
 
 def catalog() -> dict[str, object]:
+    return {"metrics": [metric_line(name, unit) for name, unit in UNITS.items()]}
+
+
+def metric_line(name: str, unit: str) -> dict[str, object]:
     return {
-        "metrics": [
-            {"name": name, "unit": unit, "type": "gauge", "aggregates": ["avg", "min", "max"]}
-            for name, unit in UNITS.items()
-        ]
+        "name": name,
+        "kind": "gpu",
+        "unit": unit,
+        "type": "gauge",
+        "rollup": "distribution",
+        "priority": 0,
+        "description": "",
+        "aggregates": ["avg", "min", "max", "p95"],
+        "aliases": [],
+        "labels": [],
+        "minimum": None,
+        "maximum": None,
+        "values": {},
+        "bitmask": False,
     }
 
 
@@ -316,26 +357,27 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(url.path, {name: values[0] for name, values in parse_qs(url.query).items()})
 
     def answer(self, path: str, query: dict[str, str]) -> None:
-        fleet = self.fleet
-        if fleet.state is State.SLOW and path != "/v1/session":
-            time.sleep(3)
-        if fleet.state is State.BROKEN and path not in ("/v1/session", "/v1/catalog"):
-            self.send_json(
-                503, refusal("store_timeout", "The store did not answer in 10 s", "Other parts are not affected.")
-            )
+        state = self.fleet.state
+        if path == "/v1/session":
+            self.send_json(200, SESSION)
             return
-        parts = path.split("/")[2:]
-        match parts:
-            case ["session"]:
-                self.send_json(200, {"tenantId": "north", "role": "viewer"})
+        if state is State.SLOW:
+            time.sleep(3)
+        if state is State.BROKEN and path != "/v1/catalog":
+            self.send_json(503, refusal("store_timeout", "The store did not answer in 10 s", "Other parts are well."))
+            return
+        self.answer_place(path, query)
+
+    def answer_place(self, path: str, query: dict[str, str]) -> None:
+        match path.split("/")[2:]:
             case ["fleet"]:
-                self.send_json(200, summary(fleet))
+                self.send_json(200, summary(self.fleet))
             case ["catalog"]:
                 self.send_json(200, catalog())
             case ["gpus"]:
-                self.send_json(200, gpu_page(fleet, query))
+                self.send_json(200, gpu_page(self.fleet, query))
             case ["metrics", "query"]:
-                self.send_json(200, fleet_series(fleet, query))
+                self.send_json(200, fleet_series(self.fleet, query))
             case ["gpus", gpu_id, *rest]:
                 self.answer_gpu(unquote(gpu_id), rest, query)
             case _:
@@ -344,9 +386,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer_gpu(self, gpu_id: str, rest: list[str], query: dict[str, str]) -> None:
         card = next((card for card in self.fleet.cards if card.gpu_id == gpu_id), None)
         if card is None:
-            self.send_json(
-                404, refusal("unknown_gpu", f"No GPU is called {gpu_id}", "Look for it in the list of GPUs.")
-            )
+            self.send_json(404, refusal("not_found", f"No GPU is called {gpu_id}", "Look for it in the list of GPUs."))
         elif rest == ["telemetry"]:
             self.send_json(200, telemetry(self.fleet, card, query))
         else:
@@ -358,10 +398,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(401, refusal("unauthenticated", "this token is not known"))
             return
         cookie = f"{COOKIE}; HttpOnly; SameSite=Strict; Path=/"
-        self.send_json(200, {"tenantId": "north", "role": "viewer"}, {"Set-Cookie": cookie})
+        self.send_json(200, SESSION, {"Set-Cookie": cookie})
 
     def do_DELETE(self) -> None:
-        self.send_json(200, {}, {"Set-Cookie": "secondsight_session=; Max-Age=0; Path=/"})
+        self.send_bytes(204, "application/json", b"", {"Set-Cookie": "secondsight_session=; Max-Age=0; Path=/"})
 
     def send_page(self, path: str) -> None:
         file = STATIC / path.lstrip("/")
@@ -374,7 +414,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_bytes(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(HTTPStatus(status))
-        for name, value in {"Content-Type": kind, "Content-Security-Policy": CSP, **headers}.items():
+        for name, value in {"Content-Type": kind, "Content-Security-Policy": POLICY, **headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

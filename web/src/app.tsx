@@ -78,7 +78,7 @@ function SignedIn({ path, client }: { path: string; client: QueryClient }) {
     <Shell
       pages={PAGES}
       current={currentPage(path)}
-      who={session.data ?? { tenant: "", role: "" }}
+      who={session.data ?? { name: "", tenant: "", role: "" }}
       onSignOut={() => void leave()}
     >
       <Body path={path} />

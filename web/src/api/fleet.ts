@@ -49,14 +49,14 @@ export const LIST_METRICS = [
   "gpu_memory_used_bytes",
 ] as const;
 
-const PAGE = 1000;
+const PAGE = 2000;
 const FLEET_EVERY_MS = 2000;
 const LIST_EVERY_MS = 5000;
 const LARGE_LIST_EVERY_MS = 15_000;
 const STATUSES: readonly string[] = ["reporting", "silent", "lost", "unknown"];
 
-function toStatus(text: string | undefined): Status {
-  return text !== undefined && STATUSES.includes(text) ? (text as Status) : "unknown";
+function toStatus(text: string): Status {
+  return STATUSES.includes(text) ? (text as Status) : "unknown";
 }
 
 function toGpu(wire: WireGpu): Gpu {
@@ -64,29 +64,29 @@ function toGpu(wire: WireGpu): Gpu {
     id: wire.gpuId,
     host: wire.hostId,
     cluster: wire.clusterId,
-    rack: wire.rack ?? "",
-    index: wire.index ?? null,
-    product: wire.gpuModel ?? "",
-    job: wire.jobId ?? "",
-    team: wire.ownerTeam ?? "",
-    model: wire.modelId ?? "",
+    rack: wire.rack,
+    index: wire.index,
+    product: wire.gpuModel,
+    job: wire.jobId,
+    team: wire.ownerTeam,
+    model: wire.modelId,
     status: toStatus(wire.status),
     lastSeen: toInstant(wire.lastSeen),
-    values: wire.values ?? {},
+    values: wire.values,
   };
 }
 
 async function fetchFleet(signal: AbortSignal): Promise<Fleet> {
   const wire = await request<WireFleet>("/v1/fleet", { signal });
-  const { total, reporting, silent, lost, unknown = 0 } = wire.gpus;
+  const { total, ...counts } = wire.gpus;
   return {
-    counts: { reporting, silent, lost, unknown },
+    counts,
     total,
     hosts: wire.hosts,
     clusters: wire.clusters,
-    powerWatts: wire.powerWatts ?? null,
-    utilizationRatio: wire.utilizationRatio ?? null,
-    hottest: wire.hottest ?? null,
+    powerWatts: wire.powerWatts,
+    utilizationRatio: wire.utilizationRatio,
+    hottest: wire.hottest,
     meta: toMeta(wire),
   };
 }
@@ -128,7 +128,7 @@ export const gpusQuery = queryOptions({
   queryFn: ({ signal }) => fetchGpus(signal),
   structuralSharing: false,
   refetchInterval: (query) =>
-    (query.state.data?.gpus.length ?? 0) > 2 * PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
+    (query.state.data?.gpus.length ?? 0) > PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
 });
 
 export const catalogQuery = queryOptions({

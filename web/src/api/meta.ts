@@ -17,9 +17,9 @@ export interface Meta {
 }
 
 /** Epoch milliseconds of a time as the api writes it. */
-export function toInstant(time: string | number | null | undefined): number | null {
-  if (time === null || time === undefined) return null;
-  const ms = typeof time === "number" ? time : Date.parse(time);
+export function toInstant(time: string | null): number | null {
+  if (time === null) return null;
+  const ms = Date.parse(time);
   return Number.isFinite(ms) ? ms : null;
 }
 
@@ -28,12 +28,10 @@ export function toMeta(wire: WireMeta): Meta {
     resolution: wire.effectiveResolution ?? "",
     tier: wire.tier ?? "",
     completeThrough: toInstant(wire.completeThrough),
-    freshnessMs: wire.dataFreshnessMs ?? null,
+    freshnessMs: wire.dataFreshnessMs,
     coverage: wire.coverage ?? null,
     partial: wire.partial ?? false,
-    warnings: (wire.warnings ?? []).map((warning) =>
-      typeof warning === "string" ? warning : warning.message,
-    ),
+    warnings: wire.warnings ?? [],
     receivedAt: Date.now(),
   };
 }

@@ -16,20 +16,14 @@ function answer(ts: number[], completeThrough: number | null, freshnessMs: numbe
   return { columns: { ts, values: {} }, meta, from: 0, to: 100_000 };
 }
 
+function series(metric: string, values: (number | null)[], part: string | null = null) {
+  return { metric, unit: "1", aggregate: "avg", tenantId: "north", links: {}, part, values };
+}
+
 describe("toColumns", () => {
-  it("names each column by the metric of its series", () => {
-    const columns = toColumns({
-      ts: [1000, 2000],
-      series: [
-        { metric: "a", values: [1, 2] },
-        { metric: "b", values: [3, null] },
-      ],
-    });
-    expect(columns).toEqual({ ts: [1000, 2000], values: { a: [1, 2], b: [3, null] } });
-  });
-  it("takes the metric of the answer where a series names none, and times as text", () => {
-    const columns = toColumns({ metric: "a", ts: ["1970-01-01T00:00:01.000Z"], series: [{ values: [1] }] });
-    expect(columns).toEqual({ ts: [1000], values: { a: [1] } });
+  it("names each column by the metric of its series, and its part", () => {
+    const answer = { ts: [1000, 2000], series: [series("a", [1, 2]), series("b", [3, null], "link=3")] };
+    expect(toColumns(answer)).toEqual({ ts: [1000, 2000], values: { a: [1, 2], "b link=3": [3, null] } });
   });
   it("brings series with their own times onto one timeline", () => {
     const parts = [

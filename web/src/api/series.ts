@@ -1,10 +1,10 @@
 /** Ask for series as columns, and follow their newest end. */
 
 import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
-import { type Columns, EMPTY, mergeTail } from "../model/columns";
+import { type Cell, type Columns, EMPTY, mergeTail } from "../model/columns";
 import type { Window } from "../model/window";
 import { request } from "./client";
-import { type Meta, platformOffset, toInstant, toMeta } from "./meta";
+import { type Meta, platformOffset, toMeta } from "./meta";
 import type { WireColumns, WireSeries } from "./wire";
 
 export interface Answer {
@@ -22,17 +22,9 @@ const RETRY_MS = 5000;
 /** Read this much more than is shown, so that the left edge never runs dry between two answers. */
 const MARGIN_MS = 5000;
 
-function instants(ts: WireColumns["ts"]): number[] {
-  return (ts ?? []).map((time) => toInstant(time) ?? 0);
-}
-
-function columnOf(series: WireSeries, answer: WireColumns): Columns {
-  const metric = series.metric ?? answer.metric ?? "value";
-  const name = series.part === undefined || series.part === "" ? metric : `${metric} ${series.part}`;
-  return {
-    ts: series.ts === undefined ? instants(answer.ts) : instants(series.ts),
-    values: { [name]: series.values },
-  };
+/** Name of a series' column: its metric, and its part where it has one. */
+function nameOf(series: WireSeries): string {
+  return series.part ? `${series.metric} ${series.part}` : series.metric;
 }
 
 /** Put columns with different timelines onto the union of them. */
@@ -57,15 +49,14 @@ function sameTimeline(a: readonly number[], b: readonly number[]): boolean {
   return a === b || (a.length === b.length && a.every((instant, index) => instant === b[index]));
 }
 
-/** Columns of an answer; each series is named by its metric, and its part where it has one. */
-export function toColumns(answer: WireColumns): Columns {
-  const shared = instants(answer.ts);
-  return align(
-    answer.series.map((series) => {
-      const column = columnOf(series, answer);
-      return series.ts === undefined ? { ...column, ts: shared } : column;
-    }),
-  );
+/** Columns of an answer. */
+export function toColumns(answer: Pick<WireColumns, "ts" | "series">): Columns {
+  const ts = answer.ts ?? [];
+  const missing = () => new Array<Cell>(ts.length).fill(null);
+  return {
+    ts,
+    values: Object.fromEntries(answer.series.map((series) => [nameOf(series), series.values ?? missing()])),
+  };
 }
 
 /** From where on the next answer may differ from what is known. */

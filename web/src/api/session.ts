@@ -1,16 +1,17 @@
 /** Sign in and out; the session is a cookie that scripts cannot read. */
 
 import { queryOptions } from "@tanstack/react-query";
-import { ApiError, request } from "./client";
+import { request } from "./client";
 import type { WireSession } from "./wire";
 
 export interface Session {
+  name: string;
   tenant: string;
   role: string;
 }
 
-function toSession(wire: WireSession | undefined): Session {
-  return { tenant: wire?.tenantId ?? wire?.tenant ?? "", role: wire?.role ?? wire?.name ?? "" };
+function toSession(wire: WireSession): Session {
+  return { name: wire.name, tenant: wire.tenantId, role: wire.role };
 }
 
 /** Exchange a token for a session. Raises ApiError. */
@@ -23,13 +24,7 @@ export async function signOut(): Promise<void> {
 }
 
 async function fetchSession(signal: AbortSignal): Promise<Session> {
-  try {
-    return toSession(await request<WireSession>("/v1/session", { signal }));
-  } catch (error) {
-    if (error instanceof ApiError && (error.status === 404 || error.status === 405))
-      return toSession(undefined);
-    throw error;
-  }
+  return toSession(await request<WireSession>("/v1/session", { signal }));
 }
 
 export const sessionQuery = queryOptions({

@@ -1,98 +1,26 @@
-/**
- * Shapes of the api's answers, by hand until they are generated from its description.
- * Only files of this folder read them; features see the shapes of `fleet.ts`, `series.ts` and `session.ts`.
- */
+/** Shapes of the api's answers, as its description says them; features see those of the files beside this one. */
 
-export interface WireCoverage {
-  expectedSamples: number;
-  storedSamples: number;
-  ratio: number;
-  /** Null where rollups were read, which hide them. */
-  gaps: number | null;
-  shed: number;
-}
+import type { components } from "./schema";
 
-export interface WireMeta {
-  effectiveResolution?: string;
-  tier?: string;
-  aggregate?: string;
-  completeThrough?: string | number | null;
-  dataFreshnessMs?: number | null;
-  lateRatio?: number | null;
-  coverage?: WireCoverage;
-  partial?: boolean;
-  warnings?: (string | { message: string })[];
-}
+type Schemas = components["schemas"];
 
-export interface WireSeries {
-  metric?: string;
-  unit?: string;
-  clusterId?: string;
-  hostId?: string;
-  gpuId?: string;
-  part?: string;
-  /** One timeline for all series, or one each. */
-  ts?: (number | string)[];
-  values: (number | null)[];
-}
+export type WireColumns = Schemas["QueryAnswer"];
+export type WireSeries = Schemas["SeriesAnswer"];
+export type WireCoverage = Schemas["CoverageAnswer"];
+export type WireGpu = Schemas["GpuAnswer"];
+export type WireGpuPage = Schemas["GpuPage"];
+export type WireFleet = Schemas["FleetAnswer"];
+export type WireCatalog = Schemas["CatalogAnswer"];
+export type WireMetric = Schemas["MetricAnswer"];
+export type WireSession = Schemas["SessionAnswer"];
 
-export interface WireColumns extends WireMeta {
-  metric?: string;
-  unit?: string;
-  ts?: (number | string)[];
-  series: WireSeries[];
-}
+/** What answers say about themselves; lists say less than series. */
+export type WireMeta = Partial<
+  Pick<WireColumns, "effectiveResolution" | "tier" | "coverage" | "partial" | "warnings">
+> &
+  Pick<WireColumns, "completeThrough" | "dataFreshnessMs">;
 
-export interface WireGpu {
-  gpuId: string;
-  hostId: string;
-  clusterId: string;
-  rack?: string | null;
-  index?: number | null;
-  gpuModel?: string | null;
-  jobId?: string | null;
-  workloadId?: string | null;
-  ownerTeam?: string | null;
-  modelId?: string | null;
-  status?: string;
-  lastSeen?: string | number | null;
-  values?: Record<string, number | null>;
-}
-
-export interface WireGpuPage extends WireMeta {
-  gpus: WireGpu[];
-  nextCursor?: string | null;
-  total?: number;
-}
-
-export interface WireFleet extends WireMeta {
-  gpus: { total: number; reporting: number; silent: number; lost: number; unknown?: number };
-  hosts: number;
-  clusters: number;
-  powerWatts?: number | null;
-  utilizationRatio?: number | null;
-  hottest?: { gpuId: string; hostId: string; index?: number | null; temperatureCelsius: number } | null;
-}
-
-export interface WireMetric {
-  name: string;
-  unit: string;
-  type: string;
-  description?: string;
-  aggregates?: string[];
-}
-
-export interface WireCatalog {
-  metrics: WireMetric[];
-}
-
-export interface WireSession {
-  tenantId?: string | null;
-  tenant?: string | null;
-  role?: string | null;
-  name?: string | null;
-}
-
+/** A refusal, or whatever else an intermediary sends in its place. */
 export interface WireError {
-  error?: { code?: string; message?: string; hint?: string };
+  error?: Partial<Schemas["ErrorDetail"]>;
 }

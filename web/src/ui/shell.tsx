@@ -14,7 +14,7 @@ export interface Page {
 export interface ShellProps {
   pages: readonly Page[];
   current: string;
-  who: { tenant: string; role: string };
+  who: { name: string; tenant: string; role: string };
   onSignOut: () => void;
   children: ReactNode;
 }
@@ -41,8 +41,8 @@ function Foot({ who, onSignOut }: Pick<ShellProps, "who" | "onSignOut">) {
       </button>
       {who.role !== "" && (
         <p>
-          <b>{who.role}</b>
-          {who.tenant !== "" && `tenant ${who.tenant}`}
+          <b>{who.name}</b>
+          tenant {who.tenant} · {who.role}
         </p>
       )}
     </div>

@@ -17,13 +17,22 @@ function useElapsed(): number {
   return elapsed;
 }
 
+export interface SkeletonProps {
+  height: number;
+  waitsFor: string;
+  /** Several outlines of one answer: only one says what it waits for. */
+  quiet?: boolean;
+}
+
 /** The outline of what will be there; a fast answer shows nothing of it. */
-export function Skeleton({ height, waitsFor }: { height: number; waitsFor: string }) {
+export function Skeleton({ height, waitsFor, quiet }: SkeletonProps) {
   const elapsed = useElapsed();
   return (
     <div className="skeleton" style={{ height }} role="status" aria-label={`loading ${waitsFor}`}>
       {elapsed >= OUTLINE_AFTER_MS && <span className="skeleton-band" />}
-      {elapsed >= EXPLAIN_AFTER_MS && <span className="skeleton-words">waiting for {waitsFor}</span>}
+      {elapsed >= EXPLAIN_AFTER_MS && quiet !== true && (
+        <span className="skeleton-words">waiting for {waitsFor}</span>
+      )}
     </div>
   );
 }

@@ -170,11 +170,17 @@ export interface BandsProps {
   onZoomOut: () => void;
 }
 
+const METRICS = THEMES.map((theme) => theme.metric);
+
+/** The averages of the fleet, which also say how much of it is covered. */
+export function averagesQuery(window: Window) {
+  return fleetSeriesQuery({ metrics: METRICS, aggregate: "avg", window });
+}
+
 /** The answers of all four aggregates; all metrics come in one request each. */
 function useBands(window: Window) {
-  const metrics = THEMES.map((theme) => theme.metric);
   return useQueries({
-    queries: AGGREGATES.map((aggregate) => fleetSeriesQuery({ metrics, aggregate, window })),
+    queries: AGGREGATES.map((aggregate) => fleetSeriesQuery({ metrics: METRICS, aggregate, window })),
     combine: (results) => ({
       answers: results.map((result) => result.data),
       error: results.find((result) => result.error !== null)?.error ?? null,

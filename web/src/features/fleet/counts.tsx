@@ -57,8 +57,14 @@ export function Counts({ fleet, catalog }: { fleet: Fleet; catalog: Catalog | un
   return (
     <section className="panel counts" aria-label={`State of ${formatNumber(total)} GPUs`}>
       <Count tone="ok" word="Reporting" count={counts.reporting} total={total} why={size} />
-      <Count tone="warn" word="Silent" count={counts.silent} total={total} why="no sample for over 30 s" />
-      <Count tone="bad" word="Lost" count={counts.lost} total={total} why="gone from their host" />
+      <Count
+        tone="warn"
+        word="Silent"
+        count={counts.silent}
+        total={total}
+        why="no sample for 30 s to 5 min"
+      />
+      <Count tone="bad" word="Lost" count={counts.lost} total={total} why="no sample for over 5 min" />
       <Load fleet={fleet} catalog={catalog} />
     </section>
   );
@@ -80,12 +86,12 @@ export function Verdict({ fleet, catalog }: { fleet: Fleet; catalog: Catalog | u
   return (
     <p className="verdict-line">
       {troubles(fleet)}{" "}
-      {hottest !== null && hottest !== undefined && (
+      {hottest !== null && (
         <>
           Hottest is{" "}
           <Link to={`/gpus/${encodeURIComponent(hottest.gpuId)}`} className="mention">
             {hottest.hostId}
-            {hottest.index !== null && hottest.index !== undefined ? ` · ${hottest.index}` : ""}
+            {hottest.index !== null ? ` · ${hottest.index}` : ""}
           </Link>{" "}
           at {formatValue(hottest.temperatureCelsius, "gpu_temperature_celsius", unit)}.
         </>

@@ -36,7 +36,7 @@ export function GpuHeader({ gpu, id }: { gpu: Gpu | undefined; id: string }) {
       <div className="gpu-title">
         <h1>{titleOf(gpu, id)}</h1>
         <span>{gpu?.product}</span>
-        <span className="mono">{id}</span>
+        {gpu !== undefined && <span className="mono">{id}</span>}
         {gpu !== undefined && gpu.job !== "" && (
           <Link to={find(gpu.job)} className="job">
             {gpu.job}

@@ -66,13 +66,13 @@ function GapBadge({ view }: { view: View }) {
 }
 
 function ChartsWaiting() {
-  return THEMES.map((theme) => (
+  return THEMES.map((theme, index) => (
     <section key={theme.title} className="theme-row" aria-label={theme.title}>
       <div className="gutter">
         <h2>{theme.title}</h2>
       </div>
       <div className="theme-plot">
-        <Skeleton height={theme.heightPx + 20} waitsFor="the samples of this GPU" />
+        <Skeleton height={theme.heightPx + 20} waitsFor="the samples of this GPU" quiet={index > 0} />
       </div>
     </section>
   ));

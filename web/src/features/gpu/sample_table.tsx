@@ -10,16 +10,8 @@ import { reportedLines, type View } from "./view";
 
 const ROW_PX = 24;
 
-function shortTitle(theme: string, line: ThemeLine): string {
-  return line.label === "Sent" || line.label === "Received"
-    ? `${theme} ${line.label.toLowerCase()}`
-    : line.label;
-}
-
-function tableLines(view: View) {
-  return THEMES.flatMap((theme) =>
-    reportedLines(theme, view.columns).map((line) => ({ ...line, title: shortTitle(theme.title, line) })),
-  );
+function tableLines(view: View): ThemeLine[] {
+  return THEMES.flatMap((theme) => reportedLines(theme, view.columns));
 }
 
 export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | undefined }) {
@@ -47,7 +39,7 @@ export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | 
             <th scope="col">time, UTC</th>
             {lines.map((line) => (
               <th key={line.metric} scope="col">
-                {line.title}
+                {line.head ?? line.label}
               </th>
             ))}
           </tr>

@@ -6,6 +6,8 @@ import type { Stroke } from "../../chart/options";
 export interface ThemeLine {
   metric: string;
   label: string;
+  /** Head of its column in the table, where the label says too little or too much. */
+  head?: string;
   stroke: Stroke;
 }
 
@@ -33,8 +35,8 @@ export const THEMES: readonly Theme[] = [
     lines: [
       { metric: "gpu_utilization_ratio", label: "Utilisation", stroke: "s1" },
       { metric: "gpu_sm_active_ratio", label: "SM active", stroke: "s4" },
-      { metric: "gpu_tensor_active_ratio", label: "Tensor active", stroke: "s2" },
-      { metric: "gpu_dram_active_ratio", label: "DRAM active", stroke: "s3" },
+      { metric: "gpu_tensor_active_ratio", label: "Tensor active", head: "Tensor", stroke: "s2" },
+      { metric: "gpu_dram_active_ratio", label: "DRAM active", head: "DRAM", stroke: "s3" },
     ],
     noise: 0.1,
   },
@@ -42,7 +44,7 @@ export const THEMES: readonly Theme[] = [
     title: "Memory",
     heightPx: 48,
     y: { kind: "zero", atLeast: GIGA },
-    lines: [{ metric: "gpu_memory_used_bytes", label: "Used", stroke: "s1" }],
+    lines: [{ metric: "gpu_memory_used_bytes", label: "Used", head: "Memory", stroke: "s1" }],
     area: true,
     ceiling: "gpu_memory_total_bytes",
     noise: GIGA,
@@ -61,7 +63,7 @@ export const THEMES: readonly Theme[] = [
     y: { kind: "tight", step: 0.4 * GIGA },
     lines: [
       { metric: "gpu_sm_clock_hertz", label: "SM clock", stroke: "s1" },
-      { metric: "gpu_memory_clock_hertz", label: "Memory clock", stroke: "s3" },
+      { metric: "gpu_memory_clock_hertz", label: "Memory clock", head: "HBM clock", stroke: "s3" },
     ],
     noise: 0.1 * GIGA,
   },
@@ -81,8 +83,8 @@ export const THEMES: readonly Theme[] = [
     heightPx: 56,
     y: { kind: "zero", atLeast: GIGA },
     lines: [
-      { metric: "gpu_nvlink_transmit_bytes_per_second", label: "Sent", stroke: "s1" },
-      { metric: "gpu_nvlink_receive_bytes_per_second", label: "Received", stroke: "s3" },
+      { metric: "gpu_nvlink_transmit_bytes_per_second", label: "Sent", head: "NVLink out", stroke: "s1" },
+      { metric: "gpu_nvlink_receive_bytes_per_second", label: "Received", head: "NVLink in", stroke: "s3" },
     ],
     noise: 20 * GIGA,
   },
@@ -91,8 +93,8 @@ export const THEMES: readonly Theme[] = [
     heightPx: 56,
     y: { kind: "zero", atLeast: GIGA },
     lines: [
-      { metric: "gpu_pcie_transmit_bytes_per_second", label: "Sent", stroke: "s1" },
-      { metric: "gpu_pcie_receive_bytes_per_second", label: "Received", stroke: "s3" },
+      { metric: "gpu_pcie_transmit_bytes_per_second", label: "Sent", head: "PCIe out", stroke: "s1" },
+      { metric: "gpu_pcie_receive_bytes_per_second", label: "Received", head: "PCIe in", stroke: "s3" },
     ],
     noise: 5 * GIGA,
   },
