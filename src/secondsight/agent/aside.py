@@ -23,7 +23,7 @@ class Aside:
             self._make_room(len(payload))
             (self._folder / f"{self._clock.now_ms()}-{sequence}-{code}.frame").write_bytes(payload)
         except OSError as error:
-            logger.warning("refused frame could not be kept aside", extra={"error": str(error)})
+            logger.warning("a refused frame could not be kept aside: %s", error)
 
     def _make_room(self, size_bytes: int) -> None:
         files = sorted(self._folder.glob("*.frame"))

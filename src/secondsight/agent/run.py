@@ -69,7 +69,7 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     sampler = Sampler(readers, writer.write, clock, parts.counts, host_id=config.host, observe=parts.durations.observe)
     shipper = _shipper(config, clock, parts, transport)
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
-    logger.info("agent starts", extra={"collector": config.collector, "readers": [r.name for r in readers]})
+    logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
     sampler.start()
     shipping.start()
     try:
@@ -127,7 +127,7 @@ def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transp
 def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: threading.Thread, parts: _Parts) -> None:
     hanging = sampler.stop()
     if hanging:
-        logger.warning("readers hang and are left behind", extra={"readers": hanging})
+        logger.warning("left behind, as they hang: %s", ", ".join(hanging))
     shipping.join(config.stop_seconds)
     try:
         left = shipping.is_alive() or not shipper.drain(config.stop_seconds)
@@ -135,4 +135,4 @@ def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: thre
         shipper.close()
         shipping.join(ABORT_SECONDS)
         parts.spool.close()
-    logger.info("agent ended", extra={"frames_left": parts.spool.records if left else 0})
+    logger.info("agent ended, %d frames left in the spool", parts.spool.records if left else 0)

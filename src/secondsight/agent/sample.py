@@ -113,6 +113,7 @@ class _Lane:
         self._tick_ms: int | None = None
         self._deadline: float | None = None
         self._given_up = False
+        self._failing = False
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=f"read-{reader.name}", daemon=True)
 
@@ -138,7 +139,7 @@ class _Lane:
             self._given_up = True
         self._counts.add("ticks_missed")
         self._counts.add(f"read_timed_out:{self.name}")
-        logger.warning("reader is too slow, tick given up", extra={"source": self.name})
+        logger.warning("%s is too slow, its tick is given up", self.name)
 
     def seconds_to_deadline(self, now: float) -> float:
         """Return how long until a deadline must be looked at."""
@@ -179,18 +180,31 @@ class _Lane:
 
     def _read(self, tick_ms: int) -> Tick | None:
         try:
-            return self._reader.read(tick_ms)
+            tick = self._reader.read(tick_ms)
         except (SecondsightError, OSError) as error:
-            logger.debug("read failed", extra={"source": self.name, "error": str(error)})
-        except Exception:
-            logger.exception("reader is broken", extra={"source": self.name})
-        self._counts.add(f"read_failed:{self.name}")
-        self._counts.add("ticks_missed")
+            self._note_failure(error, "%s fails: %s")
+        except Exception as error:  # noqa: BLE001 # one reader's bug must not end the others; counted and logged
+            self._note_failure(error, "%s is broken: %r")
+        else:
+            if self._failing:
+                logger.info("%s is back", self.name)
+            self._failing = False
+            return tick
         return None
+
+    def _note_failure(self, error: Exception, message: str) -> None:
+        """Count a failed read, and log it if the one before did not fail."""
+        self._counts.add(f"read_failed:{self.name}")
+        with self._changed:
+            if not self._given_up:
+                self._counts.add("ticks_missed")
+        if not self._failing:
+            logger.warning(message, self.name, error, exc_info=not isinstance(error, (SecondsightError, OSError)))
+        self._failing = True
 
     def _hand_over(self, tick_ms: int, tick: Tick) -> None:
         try:
             self._deliver(self._reader, tick_ms, tick)
         except Exception:
-            logger.exception("tick could not be kept", extra={"source": self.name})
+            logger.exception("a tick of %s could not be kept", self.name)
             self._counts.add("ticks_missed")

@@ -102,11 +102,11 @@ class ScrapeReader:
         """
         try:
             mapped = self._scrape(tick_ms)
-        except SecondsightError:
+        except SecondsightError as error:
             if not self._target.inference:
                 raise
-            logger.debug("engine is down", extra={"target": self.name}, exc_info=True)
-            self._counts.add("scrape_failed")
+            logger.debug("engine %s is down: %s", self.name, error)
+            self._counts.add(f"read_failed:{self.name}")
             mapped = Mapped()
         if self._target.inference:
             self._say_up(mapped)
@@ -153,7 +153,7 @@ class ScrapeReader:
         for name in unknown.keys() - self._unknown_logged:
             if len(self._unknown_logged) < UNKNOWN_NAMES_LOGGED:
                 self._unknown_logged.add(name)
-                logger.info("metric is not in the catalogue", extra={"target": self.name, "metric": name})
+                logger.info("%s serves %s, which the catalogue does not have", self.name, name)
 
     def _say_up(self, mapped: Mapped) -> None:
         """Add `inference_engine_up` of every engine that the target is known to have."""

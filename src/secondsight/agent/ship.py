@@ -144,7 +144,7 @@ class Shipper:
         self._parts.counts.add("ship_failed")
         wait_seconds = max(bound * self._parts.random(), error.retry_after_seconds or 0.0, 0.05)
         level = logging.WARNING if self._failures in (1, 10, 30) else logging.DEBUG
-        logger.log(level, "frames wait: %s", error, extra={"wait_seconds": wait_seconds})
+        logger.log(level, "frames wait %.1f s: %s", wait_seconds, error)
         return wait_seconds
 
     def _ship(self, records: Sequence[SpoolRecord]) -> None:

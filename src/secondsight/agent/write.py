@@ -62,7 +62,7 @@ class TickWriter:
         except (SecondsightError, OSError) as error:
             self._counts.add(f"spool_write_failed:{_errno(error)}")
             self._counts.add("ticks_missed")
-            logger.warning("tick is lost: %s", error, extra={"source": reader.name})
+            logger.warning("a tick of %s is lost: %s", reader.name, error)
         for drop in self._spool.drops():
             self._counts.add(f"dropped:{drop.reason}", drop.records)
 
