@@ -104,9 +104,11 @@ DISCARD_REASONS: dict[Quality, str] = {
 
 def count_discarded(gathered: Gathered) -> None:
     """Add the cells without a value to the count of discarded values."""
-    for cell in gathered.cells:
-        if cell.value is None and cell.quality in DISCARD_REASONS:
-            gathered.discarded[DISCARD_REASONS[cell.quality]] += 1
+    gathered.discarded.update(
+        DISCARD_REASONS[cell.quality]
+        for cell in gathered.cells
+        if cell.value is None and cell.quality in DISCARD_REASONS
+    )
 
 
 class ContentBuilder:

@@ -47,7 +47,10 @@ class Mapped:
 
     def of(self, host: str) -> Gathered:
         """Return what was read of a host, empty at first."""
-        return self.hosts.setdefault(host, Gathered())
+        gathered = self.hosts.get(host)
+        if gathered is None:
+            gathered = self.hosts[host] = Gathered()
+        return gathered
 
 
 class Mapper:
@@ -160,33 +163,49 @@ class Mapper:
         refused = Quality.ABSENT_NOT_SUPPORTED if on_slice and metric.name in identity.NOT_ON_SLICES else None
         bound = _bound(labels["le"]) if suffix == _BUCKETS else math.nan
         workload = identity.workload_of(labels) if metric.kind is EntityKind.GPU else Workload("", "", "")
-        return Slot(metric, source, host, entity, part, attributes, workload, suffix, bound, refused)
+        fixed = metric.type not in (MetricType.INFO, MetricType.HISTOGRAM) and not source.help_scales
+        return Slot(
+            metric,
+            source,
+            host,
+            entity,
+            part,
+            attributes,
+            workload,
+            suffix,
+            bound,
+            refused,
+            self._conversion(metric, source) if fixed else None,
+            (metric.name, entity, part, source.rank),
+        )
 
     def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition, stale_before_ms: int) -> Candidate:
-        if slot.metric.type is MetricType.INFO:
-            self._learn_info(slot, sample.labels)
-            return Candidate(slot, None, Quality.NONE, None)
         if slot.quality is not None:
             return Candidate(slot, None, slot.quality, sample.time_ms)
-        value, quality = self._converter(slot, sample.name, exposition).one(sample.value)
+        convert = slot.convert
+        if convert is None:
+            if slot.metric.type is MetricType.INFO:
+                self._learn_info(slot, sample.labels)
+                return Candidate(slot, None, Quality.NONE, None)
+            convert = self._converter(slot, sample.name, exposition)
+        value, quality = convert.one(sample.value)
         if sample.time_ms is not None and sample.time_ms < stale_before_ms:
             value, quality = None, Quality.STALE
         return Candidate(slot, value, quality, sample.time_ms)
 
     def _converter(self, slot: Slot, name: str, exposition: Exposition) -> Conversion:
-        source = slot.source
-        if source.help_scales:
-            source = source_for_help(source, exposition.helps.get(name, ""))
-        return self._conversion(slot.metric, source)
+        return self._conversion(slot.metric, source_for_help(slot.source, exposition.helps.get(name, "")))
 
     def _take_cells(self, settled: Settled, mapped: Mapped, tick_ms: int) -> None:
         for candidate in settled.winners():
             slot, gathered = candidate.slot, mapped.of(candidate.slot.host)
             if slot.metric.type is MetricType.EVENT:
                 self._take_event(candidate, gathered, tick_ms)
-            elif slot.metric.is_scalar and self._is_repeated(candidate):
+            elif slot.metric.type is MetricType.INFO:
+                continue
+            elif candidate.time_ms is not None and self._is_repeated(candidate):
                 gathered.discarded["duplicate"] += 1
-            elif slot.metric.is_scalar:
+            else:
                 gathered.cells.append(Cell(slot.metric, slot.entity, slot.part, candidate.value, candidate.quality))
                 gathered.attributes[slot.entity, slot.part] = slot.attributes
         own = mapped.of(self._origin.host_id)
@@ -197,7 +216,7 @@ class Mapper:
 
     def _is_repeated(self, candidate: Candidate) -> bool:
         """Tell whether a reading with a timestamp of its own was there already; a stale one stays visible as such."""
-        if candidate.time_ms is None or candidate.quality is Quality.STALE:
+        if candidate.quality is Quality.STALE or candidate.time_ms is None:
             return False
         key = (candidate.slot.metric.name, candidate.slot.entity, candidate.slot.part)
         if len(self._last_times) >= SERIES_CACHE_ENTRIES:

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
@@ -14,10 +15,10 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.sample import Duration
 from secondsight.agent.spool import Spool
 from secondsight.catalog.load import Catalog
-from secondsight.catalog.scale import to_stored
+from secondsight.catalog.metric import Source
+from secondsight.catalog.scale import Conversion, conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
-from secondsight.model import Quality
 
 DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -87,6 +88,7 @@ class SelfReader:
         self._parts = parts
         self._collector_id = collector_id
         self._builder = ContentBuilder(host_id, "")
+        self._conversion = lru_cache(maxsize=64)(self._new_conversion)
 
     def read(self, tick_ms: int) -> Tick:
         """Take one tick of platform rows."""
@@ -99,8 +101,11 @@ class SelfReader:
         """Nothing is held."""
 
     def _cell(self, metric: str, physical: float, **labels: str) -> Cell:
-        found = self._catalog.get(metric)
-        return Cell(found, self._collector_id, part_text(labels.items()), to_stored(found, physical), Quality.OK)
+        value, quality = self._conversion(metric).one(physical)
+        return Cell(self._catalog.get(metric), self._collector_id, part_text(labels.items()), value, quality)
+
+    def _new_conversion(self, metric: str) -> Conversion:
+        return conversion(self._catalog.get(metric), Source("agent", metric))
 
     def _process_cells(self) -> list[Cell]:
         used = resource.getrusage(resource.RUSAGE_SELF)

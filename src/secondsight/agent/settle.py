@@ -6,11 +6,13 @@ counted by reason.
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from secondsight.agent.cells import Attributes
 from secondsight.agent.identity import Workload
 from secondsight.catalog.metric import Metric, Source
+from secondsight.catalog.scale import Conversion
 from secondsight.model import Quality
 
 
@@ -22,6 +24,8 @@ class Slot:
         suffix: What the series is to a histogram (`_bucket`, `_sum`, `_count`, `_created`), "" for all else.
         bound: Upper bound of a bucket.
         quality: Set if a value can never be one here, whatever it is.
+        convert: Makes cells of values; None where that depends on the scrape, or no cell is made.
+        key: (metric, entity, part, rank): what samples of one meaning share, and the rank that they differ in.
     """
 
     metric: Metric
@@ -34,6 +38,8 @@ class Slot:
     suffix: str = ""
     bound: float = math.nan
     quality: Quality | None = None
+    convert: Conversion | None = None
+    key: tuple[str, str, str, int] = ("", "", "", 0)
 
 
 @dataclass(slots=True)
@@ -51,14 +57,15 @@ class Settled:
 
     def __init__(self) -> None:
         self._by_cell: dict[tuple[str, str, str, int], Candidate] = {}
+        self._has_ranks = False
         self.discarded: Counter[str] = Counter()
 
     def add(self, new: Candidate) -> None:
         """Take one more candidate."""
-        slot = new.slot
-        key = (slot.metric.name, slot.entity, slot.part, slot.source.rank)
+        key = new.slot.key
         old = self._by_cell.setdefault(key, new)
         if old is new:
+            self._has_ranks = self._has_ranks or key[3] != 0
             return
         winner, reason = _better(old, new)
         self._by_cell[key] = winner
@@ -66,33 +73,46 @@ class Settled:
 
     def winners(self) -> list[Candidate]:
         """Return one candidate per cell; of one metric and entity only the best rank that has a value is kept."""
+        return self._within_limits(self._best_ranks() if self._has_ranks else self._by_cell.values())
+
+    def _best_ranks(self) -> Iterable[Candidate]:
         best: dict[tuple[str, str], int] = {}
         for (metric, entity, _, rank), candidate in self._by_cell.items():
-            if candidate.quality.has_value:
+            if candidate.value is not None:
                 best[metric, entity] = min(rank, best.get((metric, entity), rank))
         kept: dict[tuple[str, str, str], Candidate] = {}
-        parts: Counter[tuple[str, str]] = Counter()
         for (metric, entity, part, rank), candidate in sorted(self._by_cell.items(), key=_preference):
             if rank != best.get((metric, entity), rank) or (metric, entity, part) in kept:
                 self.discarded["duplicate"] += 1
-            elif parts[metric, entity] > candidate.slot.metric.parts_maximum:
-                self.discarded["parts_limit"] += 1
             else:
                 kept[metric, entity, part] = candidate
-                parts[metric, entity] += 1
-        return list(kept.values())
+        return kept.values()
+
+    def _within_limits(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Leave out parts beyond the most that an entity may have of a metric."""
+        kept: list[Candidate] = []
+        parts: Counter[tuple[str, str]] = Counter()
+        for candidate in candidates:
+            slot = candidate.slot
+            if slot.part:
+                parts[slot.metric.name, slot.entity] += 1
+                if parts[slot.metric.name, slot.entity] > slot.metric.parts_maximum:
+                    self.discarded["parts_limit"] += 1
+                    continue
+            kept.append(candidate)
+        return kept
 
 
 def _preference(item: tuple[tuple[str, str, str, int], Candidate]) -> tuple[bool, int]:
-    return not item[1].quality.has_value, item[0][3]
+    return item[1].value is None, item[0][3]
 
 
 def _better(old: Candidate, new: Candidate) -> tuple[Candidate, str]:
     """Return which of two candidates of one cell counts, and why the other does not."""
     if old.value == new.value and old.time_ms == new.time_ms:
         return old, "duplicate"
-    if old.quality.has_value != new.quality.has_value:
-        return (old if old.quality.has_value else new), "duplicate"
+    if (old.value is None) != (new.value is None):
+        return (new if old.value is None else old), "duplicate"
     if old.time_ms != new.time_ms:
         return (old if (old.time_ms or 0) > (new.time_ms or 0) else new), "superseded"
     if old.slot.source is not new.slot.source and old.value is not None and new.value is not None:
