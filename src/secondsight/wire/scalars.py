@@ -6,6 +6,7 @@ both whether a cell has a value and why, so no bytes can make the two disagree. 
 without a value hold zero, `present` is None where every cell has one, qualities are listed by column, then row.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
@@ -25,7 +26,7 @@ from secondsight.wire.blocks import (
     write_matrix,
 )
 from secondsight.wire.content import U8, U16, U32, Bools, Group, ScalarBlock
-from secondsight.wire.schema import GroupLayout
+from secondsight.wire.schema import WidthLayout
 
 MIXED = 255
 """Code of a column whose cells have codes of their own."""
@@ -38,15 +39,27 @@ _ESTIMATE = int(Quality.ESTIMATE)
 _MAX_QUALITY = int(max(Quality))
 _SMALL_CELLS = 1 << 14
 _NO_QUALITY: tuple[U32, U16, U8] = (np.empty(0, np.uint32), np.empty(0, np.uint16), np.empty(0, np.uint8))
+_NO_CELLS: Bools = np.empty((0, 0), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """Which cells have a value (None: all), and the (row, column, quality) of those that need saying."""
+    """Which cells have a value, and the (row, column, quality) of those that need saying.
+
+    Attributes:
+        present, absent: Shape (columns, rows); empty where every cell has a value.
+        absent_columns: One byte a column, 1 where a cell has no value; empty where every cell has one.
+    """
 
     rows: int
-    present: Bools | None
     listed: tuple[U32, U16, U8]
+    present: Bools
+    absent: Bools
+    absent_columns: bytes
+
+    def lacks_in(self, first_column: int, end_column: int) -> bool:
+        """Tell whether a cell of these columns has no value."""
+        return 1 in self.absent_columns[first_column:end_column]
 
 
 def write_scalars(block: ScalarBlock, shape: Shape) -> bytes:
@@ -60,9 +73,7 @@ def write_scalars(block: ScalarBlock, shape: Shape) -> bytes:
         parts += [block.entity_index.astype("<u4").tobytes(), block.tick_index.astype("<u2").tobytes()]
     parts.append(_DELTA.pack(int(delta[0])) if same else delta.astype("<i4").tobytes())
     parts += _write_codes(block, len(shape.known.schema.columns))
-    for group in block.groups:
-        values = group.values if group.present is None else np.where(group.present, group.values, 0)
-        parts.append(write_matrix(values.astype(group.values.dtype, copy=False), shape.shuffled))
+    parts += [_write_width(block, layout, shape.shuffled) for layout in shape.known.widths]
     return b"".join(parts)
 
 
@@ -77,7 +88,7 @@ def read_scalars(reader: BlockReader, shape: Shape) -> ScalarBlock:
     entity_index, tick_index = read_row_keys(reader, rows, bool(flags & FLAG_GRID), shape)
     delta = reader.array("<i4", 1 if flags & _FLAG_DELTA_SAME else rows)
     pattern = _read_pattern(reader, columns, rows)
-    groups = tuple(_read_group(reader, layout, pattern, shape.shuffled) for layout in shape.known.groups)
+    groups = tuple(group for layout in shape.known.widths for group in _read_width(reader, layout, pattern, shape))
     reader.finish()
     delta = np.repeat(delta, rows) if flags & _FLAG_DELTA_SAME else delta
     return ScalarBlock(entity_index, tick_index, delta, groups, *pattern.listed)
@@ -163,11 +174,10 @@ def _read_pattern(reader: BlockReader, columns: int, rows: int) -> _Pattern:
 def _uniform_pattern(column_codes: bytes, rows: int) -> _Pattern:
     """Return the pattern of columns that have one code each."""
     if column_codes.count(_OK) == len(column_codes):
-        return _Pattern(rows, None, _NO_QUALITY)
+        return _Pattern(rows, _NO_QUALITY, _NO_CELLS, _NO_CELLS, b"")
     pattern = _pattern(np.repeat(np.frombuffer(column_codes, np.uint8), rows).reshape(len(column_codes), rows))
-    for array in (pattern.present, *pattern.listed):
-        if array is not None:
-            array.flags.writeable = False
+    for array in (pattern.present, pattern.absent, *pattern.listed):
+        array.flags.writeable = False
     return pattern
 
 
@@ -183,16 +193,26 @@ def _pattern(codes: U8) -> _Pattern:
     column = cells // max(1, rows)
     row = cells - column * rows
     listed = (row.astype(np.uint32), column.astype(np.uint16), codes.ravel()[cells])
-    present = codes - _OK < _ESTIMATE
-    return _Pattern(rows, present, listed)
+    absent = codes - _OK >= _ESTIMATE
+    return _Pattern(rows, listed, ~absent, absent, absent.any(axis=1).tobytes())
 
 
-def _read_group(reader: BlockReader, layout: GroupLayout, pattern: _Pattern, shuffled: bool) -> Group:
-    values = reader.matrix(layout.dtype, (layout.columns, pattern.rows), shuffled)
-    if pattern.present is None:
-        return Group(layout.first_column, values, None)
-    present = pattern.present[layout.first_column : layout.first_column + layout.columns]
-    if present.all():
-        return Group(layout.first_column, values, None)
-    np.copyto(values, 0, where=~present)
-    return Group(layout.first_column, values, present)
+def _write_width(block: ScalarBlock, layout: WidthLayout, shuffled: bool) -> bytes:
+    groups = [group for group in block.groups if layout.first_column <= group.first_column < layout.end_column]
+    matrices = [
+        group.values if group.present is None else np.where(group.present, group.values, group.values.dtype.type(0))
+        for group in groups
+    ]
+    values = np.concatenate([matrix.view(layout.dtype) for matrix in matrices]) if len(matrices) > 1 else matrices[0]
+    return write_matrix(values, shuffled)
+
+
+def _read_width(reader: BlockReader, layout: WidthLayout, pattern: _Pattern, shape: Shape) -> Iterator[Group]:
+    first, end = layout.first_column, layout.end_column
+    values = reader.matrix(layout.dtype, (layout.columns, pattern.rows), shape.shuffled)
+    if pattern.lacks_in(first, end):
+        np.copyto(values, 0, where=pattern.absent[first:end])
+    for group in layout.groups:
+        start, stop = group.first_column, group.first_column + group.columns
+        present = pattern.present[start:stop] if pattern.lacks_in(start, stop) else None
+        yield Group(start, values[start - first : stop - first].view(group.dtype), present)

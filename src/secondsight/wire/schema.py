@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -56,13 +56,29 @@ class GroupLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class WidthLayout:
+    """Groups of one width, which are one matrix on the wire: `columns` of them from `first_column` on."""
+
+    dtype: "np.dtype[Any]"
+    first_column: int
+    columns: int
+    groups: tuple[GroupLayout, ...]
+
+    @property
+    def end_column(self) -> int:
+        """Return the column after the last one."""
+        return self.first_column + self.columns
+
+
+@dataclass(frozen=True, slots=True)
 class KnownSchema:
-    """A schema with its blob, its hash and where each dtype's matrix lies."""
+    """A schema with its blob, its hash and where its matrices lie."""
 
     schema: Schema
     blob: bytes
     hash: bytes
     groups: tuple[GroupLayout, ...]
+    widths: tuple[WidthLayout, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +171,16 @@ def group_layouts(schema: Schema) -> tuple[GroupLayout, ...]:
     return tuple(GroupLayout(types[order], orders.index(order), orders.count(order)) for order in dict.fromkeys(orders))
 
 
+def width_layouts(groups: Sequence[GroupLayout]) -> tuple[WidthLayout, ...]:
+    """Return where the columns of each width lie."""
+    found = []
+    for width, items in groupby(groups, key=lambda group: group.dtype.itemsize):
+        same = tuple(items)
+        columns = sum(group.columns for group in same)
+        found.append(WidthLayout(np.dtype(f"<u{width}"), same[0].first_column, columns, same))
+    return tuple(found)
+
+
 def named_schema(schema: Schema) -> KnownSchema:
     """Return a schema with blob, hash and layout; computed once per object, so senders should keep their schemas."""
     return _named_schema(_Identity(schema))
@@ -237,7 +263,7 @@ class _Identity:
 @lru_cache(maxsize=64)
 def _named_schema(key: _Identity) -> KnownSchema:
     blob = schema_blob(key.value)
-    return KnownSchema(key.value, blob, definition_hash(blob), group_layouts(key.value))
+    return _known_schema(key.value, blob, definition_hash(blob))
 
 
 @lru_cache(maxsize=16_384)
@@ -249,8 +275,12 @@ def _named_entities(key: _Identity) -> KnownEntities:
 def _parse(blob: bytes, name: bytes) -> KnownSchema | KnownEntities:
     if blob.startswith(b'{"type":"entities"'):
         return KnownEntities(parse_entity_table(blob), blob, name)
-    schema = parse_schema(blob)
-    return KnownSchema(schema, blob, name, group_layouts(schema))
+    return _known_schema(parse_schema(blob), blob, name)
+
+
+def _known_schema(schema: Schema, blob: bytes, name: bytes) -> KnownSchema:
+    groups = group_layouts(schema)
+    return KnownSchema(schema, blob, name, groups, width_layouts(groups))
 
 
 def _column_key(column: Column) -> tuple[int, str]:
