@@ -1,6 +1,5 @@
 """Frames give back what was put in, in both versions, and their headers can be changed alone."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -12,12 +11,23 @@ from secondsight.wire.frame import decode, encode, read_header, restamp, split, 
 from secondsight.wire.schema import Definitions
 from wire_strategies import same, stamped_contents, stamps
 
-EXAMPLES = 200_000 if os.environ.get("SECONDSIGHT_SOAK") else 300
+EXAMPLES = 300
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(stamped_contents(), st.sampled_from([1, 2]))
 def test_decode_gives_back_what_was_encoded(item, version):
+    round_trip(item, version)
+
+
+@pytest.mark.soak
+@settings(max_examples=50_000, deadline=None)
+@given(stamped_contents(), st.sampled_from([1, 2]))
+def test_50_000_contents_come_back(item, version):
+    round_trip(item, version)
+
+
+def round_trip(item, version):
     stamp, content = item
     frame = decode(encode(stamp, content, inline=True, version=version), Definitions())
     assert same(frame.content, content)

@@ -1,6 +1,5 @@
 """No bytes make the wire do anything but return or refuse, in bounded memory; what it returns can be sent again."""
 
-import os
 import random
 import tracemalloc
 from dataclasses import replace
@@ -19,8 +18,6 @@ from secondsight.wire.header import write_header
 from secondsight.wire.schema import Definitions, definition_hash
 from wire_strategies import same, stamped_contents
 
-SOAK = bool(os.environ.get("SECONDSIGHT_SOAK"))
-CONTENTS = 1_700 if SOAK else 20
 MUTATIONS = 40
 CODES = {
     "truncated",
@@ -104,13 +101,12 @@ def with_header(frame: bytes, header: bytes, old_bytes: int) -> bytes:
     return header[:20] + crc.to_bytes(4, "little") + header[24:] + frame[old_bytes:]
 
 
-@settings(max_examples=CONTENTS, deadline=None)
-@given(stamped_contents(), st.integers(0, 2**32), st.sampled_from([1, 2]))
-def test_mutated_frames_are_read_or_refused(item, seed, version):
+def mutations(item, seed: int, version: int) -> None:
+    """Mutate one frame in every place, many times."""
     choose = random.Random(seed)
     frame = encode(*item, inline=True, version=version)
     head = read_header(frame)
-    raw = zstandard.decompress(frame[head.body_start :]) if head.raw_bytes else b""
+    raw = zstandard.decompress(frame[head.body_start :])
     for _ in range(MUTATIONS):
         require_sendable(mutate(choose, frame))
         require_sendable(with_body(head, mutate(choose, raw)))
@@ -119,11 +115,30 @@ def test_mutated_frames_are_read_or_refused(item, seed, version):
         require_sendable(with_header(frame, header, head.header_bytes))
 
 
-@settings(max_examples=2000 if not SOAK else 200_000, deadline=None)
-@given(st.binary(max_size=300))
-def test_random_bytes_are_refused(data):
+def random_bytes(data: bytes) -> None:
     assert data == b"" or try_decode(data) is None
     assert try_decode(b"SSFR\x02" + data) is None
+
+
+fuzzed = (stamped_contents(), st.integers(0, 2**32), st.sampled_from([1, 2]))
+binaries = st.binary(max_size=300)
+
+test_mutated_frames_are_read_or_refused = settings(max_examples=15, deadline=None)(given(*fuzzed)(mutations))
+test_random_bytes_are_refused = settings(max_examples=1000, deadline=None)(given(binaries)(random_bytes))
+
+
+@pytest.mark.soak
+@settings(max_examples=1_250, deadline=None)
+@given(*fuzzed)
+def test_200_000_mutated_frames_are_read_or_refused(item, seed, version):
+    mutations(item, seed, version)
+
+
+@pytest.mark.soak
+@settings(max_examples=200_000, deadline=None)
+@given(binaries)
+def test_200_000_random_bytes_are_refused(data):
+    random_bytes(data)
 
 
 @settings(max_examples=500, deadline=None)
