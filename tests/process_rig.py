@@ -180,7 +180,7 @@ class Rig:
 
     def settle(self):
         """Let everything become due and be written."""
-        for _ in range(8):
+        for _ in range(5):
             self.processor.drain()
             self.clock.move(31)
         self.processor.drain()

@@ -237,6 +237,7 @@ class Intake:
         for piece, position in items:
             span = world.spans.get((state.kind, start_ms, piece.collector))
             span.touch(position.partition, position.offset, position.append_ms)
+            span.changed |= self._is_replay(position)
         reopened = [item for item in items if world.spans.get((state.kind, start_ms, item[0].collector)).reopened]
         if not reopened:
             self._count(window.apply([piece for piece, _ in items]))
@@ -246,7 +247,7 @@ class Intake:
                 world.spans.get((state.kind, start_ms, piece.collector)).changed |= bool(done.appended or done.changed)
                 self._count(done)
             self._count_late(start_ms, reopened)
-        self._announce_replayed(state, start_ms, [piece for piece, _ in items])
+        self._announce_replayed(state, start_ms, [piece for piece, position in items if self._is_replay(position)])
 
     def _count(self, done: Settled) -> None:
         metrics = self._world.metrics
@@ -262,12 +263,16 @@ class Intake:
         self._world.metrics.count("processor_late_rows_total", rows, horizon="beyond" if beyond else "within")
 
     def _announce_replayed(self, state: KindState, start_ms: int, pieces: list[Piece]) -> None:
-        world = self._world
+        world, now_ms = self._world, self._world.clock.now_ms()
         for piece in pieces:
-            if int(piece.ingest_ms.min()) <= world.replay_until_ms:
-                places, now_ms = places_of(state, piece.series), world.clock.now_ms()
+            if start_ms + WINDOW_MS > world.progress[piece.collector].restored_ms:
+                places = places_of(state, piece.series)
                 world.writer.announce(raw_table(state.kind), places, start_ms, now_ms)
                 world.writer.announce(rollup_table(state.kind), places, start_ms, now_ms)
+
+    def _is_replay(self, position: Position) -> bool:
+        """Tell whether an earlier process may have taken a record, without having finished with it."""
+        return position.append_ms <= self._world.started_ms
 
 
 def reopen(world: World, state: KindState, start_ms: int, collectors: Sequence[int]) -> None:

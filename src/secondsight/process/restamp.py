@@ -8,7 +8,7 @@ import numpy as np
 from secondsight.model import EntityKind
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.deadletter import Position
-from secondsight.process.enrich import Fact
+from secondsight.process.enrich import FOREVER_MS, Fact
 from secondsight.process.load import collectors_of
 from secondsight.process.spans import SpanKey
 from secondsight.process.world import HORIZON_MS, World
@@ -31,6 +31,8 @@ class Restamper:
         """
         for fact, position in facts:
             changed = self._world.allocations.add(fact)
+            if position.append_ms <= self._world.started_ms:
+                changed = (fact.start_ms, FOREVER_MS)
             if changed is not None:
                 self._changes.append((fact, position, changed))
                 self._mark_open(fact, changed)

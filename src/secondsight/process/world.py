@@ -18,8 +18,6 @@ from secondsight.selfmetrics import SelfMetrics
 
 HORIZON_MS = 24 * 3_600_000
 """How far back late facts and late rows are put right at once."""
-REPLAY_SLACK_MS = 60_000
-"""Rows admitted this long after the last stored progress may have been written before a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class World:
         progress: Collector code -> progress.
         positions: Partition -> next offset to read.
         frontiers: Partition -> log time that it has been read up to.
-        replay_until_ms: Records admitted by then may have been written by an earlier process.
+        started_ms: Records appended by then may have been taken by an earlier process, in part or whole.
 
     Raises:
         Retryable: The store is busy or away.
@@ -59,7 +57,7 @@ class World:
         self.entities = EntityBook()
         self.positions: dict[int, int] = {}
         self.frontiers: dict[int, int] = {}
-        self.replay_until_ms = 0
+        self.started_ms = clock.now_ms()
         self._restored: dict[tuple[str, str, str], Restored] = {}
         self._restore()
 
@@ -106,7 +104,6 @@ class World:
     def _restore(self) -> None:
         rows = self._rows(
             "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
-            "toUnixTimestamp64Milli(last_ingest_time) AS ingest, "
             "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS through, version FROM progress FINAL"
         )
         for row in rows:
@@ -117,7 +114,6 @@ class World:
                 max(known.through_ms, row["through"]),
                 max(known.version, row["version"]),
             )
-            self.replay_until_ms = max(self.replay_until_ms, row["ingest"] + REPLAY_SLACK_MS)
         self._restore_allocations()
         self._restore_entities()
 
