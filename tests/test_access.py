@@ -294,7 +294,8 @@ def test_reads_are_audited_in_batches_and_refusals_at_once(metadata: Engine):
 def open_and_report(path: str, start, results) -> None:
     start.wait()
     try:
-        open_metadata(path).dispose()
+        for number in range(8):
+            open_metadata(f"{path}/{number}/metadata.sqlite").dispose()
         results.put("ok")
     except Exception as error:  # noqa: BLE001 - reported to the parent, which asserts on it
         results.put(repr(error))
@@ -303,7 +304,7 @@ def open_and_report(path: str, start, results) -> None:
 def test_several_processes_may_create_the_schema_at_once(tmp_path: Path):
     spawn = multiprocessing.get_context("spawn")
     start, results = spawn.Event(), spawn.Queue()
-    path = str(tmp_path / "metadata.sqlite")
+    path = str(tmp_path)
     workers = [spawn.Process(target=open_and_report, args=(path, start, results)) for _ in range(4)]
     for worker in workers:
         worker.start()
@@ -324,12 +325,13 @@ def test_an_older_schema_grows_and_keeps_its_rows(tmp_path: Path):
         "tenants",
         wanted,
         Column("tenant_id", String(200), primary_key=True),
-        Column("note", String, server_default="-"),
+        Column("note", String, server_default="-", index=True),
     )
     engine = open_engine(str(path))
     grow_schema(engine, wanted)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT tenant_id, created_ms, note FROM tenants").all() == [("t1", 5, "-")]
+    assert [index["name"] for index in inspect(engine).get_indexes("tenants")] == ["ix_tenants_note"]
     engine.dispose()
 
 

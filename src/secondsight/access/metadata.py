@@ -2,10 +2,12 @@
 
 The schema only ever grows: a start creates tables, columns and indexes that are lacking and changes nothing else, so an
 older program keeps working beside a newer one. Every column added after its table has a server default or may be null.
-Two processes may start at once: growing happens under a row lock. What is particular to SQLite stays in this file.
+Several processes may start at once: growing happens under a row lock, and for SQLite under a file lock too. What is
+particular to SQLite stays in this file.
 """
 
-from collections.abc import Iterable, Iterator
+import fcntl
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Executable,
     Index,
     Integer,
     LargeBinary,
@@ -35,7 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.schema import CreateColumn
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from secondsight.errors import Retryable
 
@@ -141,7 +144,8 @@ def open_metadata(url: str) -> Engine:
             made.
     """
     engine = open_engine(url)
-    grow_schema(engine, METADATA)
+    with _alone(engine):
+        grow_schema(engine, METADATA)
     return engine
 
 
@@ -178,12 +182,13 @@ def writing(metadata: Engine) -> Iterator[Connection]:
 def grow_schema(engine: Engine, wanted: MetaData) -> None:
     """Create what `wanted` has and the database lacks; safe from several processes at once."""
     with engine.connect() as connection:
-        if not _lacks_anything(connection, wanted):
+        if not _growth(connection, wanted):
             return
     _make_lock(engine)
     with engine.begin() as connection:
         connection.execute(update(SCHEMA_LOCK).values(id=1))  # others wait here until this transaction ends
-        _grow(connection, wanted)
+        for statement in _growth(connection, wanted):
+            connection.execute(statement)
 
 
 @contextmanager
@@ -204,6 +209,18 @@ def _open_sqlite(address: str) -> Engine:
     return engine
 
 
+@contextmanager
+def _alone(engine: Engine) -> Iterator[None]:
+    """Keep other processes from opening the same SQLite file meanwhile: it cannot wait while it is switched to WAL."""
+    path = engine.url.database
+    if engine.dialect.name != "sqlite" or not path or path == ":memory:":
+        yield
+        return
+    with Path(f"{path}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _set_sqlite_connection(connection: Any, _record: Any) -> None:
     """Set a new connection up. A power cut may undo the last commits (NORMAL), each as a whole; a kill undoes none."""
     connection.isolation_level = None  # the driver's own BEGIN would leave DDL outside transactions
@@ -220,7 +237,7 @@ def _make_lock(engine: Engine) -> None:
     for attempt in range(_GROW_TRIES):
         try:
             with engine.begin() as connection:
-                SCHEMA_LOCK.create(connection, checkfirst=True)
+                connection.execute(CreateTable(SCHEMA_LOCK, if_not_exists=True))
             with engine.begin() as connection:
                 connection.execute(insert(SCHEMA_LOCK).values(id=1))
         except IntegrityError:
@@ -232,27 +249,22 @@ def _make_lock(engine: Engine) -> None:
             return
 
 
-def _lacks_anything(connection: Connection, wanted: MetaData) -> bool:
+def _growth(connection: Connection, wanted: MetaData) -> list[Executable]:
+    """Return the statements that create what the database lacks."""
     have = inspect(connection)
     names = set(have.get_table_names())
-    return any(
-        table.name not in names or next(iter(_lacking_columns(have.get_columns(table.name), table)), None) is not None
-        for table in wanted.sorted_tables
-    )
-
-
-def _grow(connection: Connection, wanted: MetaData) -> None:
-    have = inspect(connection)
-    names = set(have.get_table_names())
+    statements: list[Executable] = []
     for table in wanted.sorted_tables:
         if table.name not in names:
-            table.create(connection)
+            statements += [CreateTable(table), *(CreateIndex(index) for index in table.indexes)]
             continue
-        for column in _lacking_columns(have.get_columns(table.name), table):
-            definition = CreateColumn(column).compile(dialect=connection.dialect)
-            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {definition}"))
+        columns = {column["name"] for column in have.get_columns(table.name)}
+        indexes = {index["name"] for index in have.get_indexes(table.name)}
+        statements += [_add_column(connection, column) for column in table.columns if column.name not in columns]
+        statements += [CreateIndex(index) for index in table.indexes if index.name not in indexes]
+    return statements
 
 
-def _lacking_columns(have: Iterable[Any], table: Table) -> list[Column[Any]]:
-    names = {column["name"] for column in have}
-    return [column for column in table.columns if column.name not in names]
+def _add_column(connection: Connection, column: Column[Any]) -> Executable:
+    definition = CreateColumn(column).compile(dialect=connection.dialect)
+    return text(f"ALTER TABLE {column.table.name} ADD COLUMN {definition}")
