@@ -29,7 +29,7 @@ from secondsight.store.statement import (
 from secondsight.store.watchdog import Watchdog
 
 _READER_SETTINGS: dict[str, Any] = {"output_format_arrow_compression_method": "none", "readonly": 2}
-_WRITER_SETTINGS: dict[str, Any] = {"optimize_on_insert": 0}
+_WRITER_SETTINGS: dict[str, Any] = {"max_threads": 1, "optimize_on_insert": 0}
 
 
 class ChdbStore:
