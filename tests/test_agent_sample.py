@@ -2,14 +2,17 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from agent_fixture import content_of
 from secondsight.agent.counts import Counts
-from secondsight.agent.sample import Sampler
+from secondsight.agent.sample import Hooks, Sampler
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
+from secondsight.wire.content import Content, Event
 
 START_MS = 1_700_000_000_000
 PATIENCE_SECONDS = 20.0
@@ -47,15 +50,23 @@ class Rig:
         self.counts = Counts()
         self.delivered: list[tuple[str, int]] = []
         self.arrived = threading.Condition()
-        self.sampler = Sampler(readers, self.deliver, self.clock, self.counts, host_id="host-1")
+        self.steps = 0
+        self.contents: list[Content] = []
+        self.sampler = Sampler(
+            readers, Hooks(self.deliver, stepped=self.step), self.clock, self.counts, host_id="host-1"
+        )
         for lane in self.sampler._lanes:
             lane.start()
         self.sampler.look()
 
-    def deliver(self, reader: ScriptedReader, tick_ms: int, _tick: Tick) -> None:
+    def deliver(self, reader: ScriptedReader, tick_ms: int, tick: Tick) -> None:
         with self.arrived:
+            self.contents += tick.contents
             self.delivered.append((reader.name, tick_ms))
             self.arrived.notify_all()
+
+    def step(self) -> None:
+        self.steps += 1
 
     def second(self) -> None:
         """Let a second pass, with a look at its end."""
@@ -139,14 +150,34 @@ def test_a_failing_reader_is_called_again_next_time(error: Exception) -> None:
 
 
 def test_a_tick_that_cannot_be_kept_is_counted() -> None:
-    reader = ScriptedReader("a")
-    rig = Rig(reader)
-    rig.deliver = None
-    rig.sampler._lanes[0]._deliver = failing(ValueError("full"))
-    rig.second()
+    reader, counts, clock = ScriptedReader("a"), Counts(), ManualClock(START_MS)
+    sampler = Sampler([reader], Hooks(lambda *_: failing(ValueError("full"))(0)), clock, counts, host_id="host-1")
+    for lane in sampler._lanes:
+        lane.start()
+    sampler.look()
+    clock.move(1.0)
+    sampler.look()
     assert reader.entered.acquire(timeout=PATIENCE_SECONDS)
+    for lane in sampler._lanes:
+        lane.ask_to_end()
+        assert lane.end()
+    assert counts.get("ticks_missed") == 1
+
+
+def test_of_a_tick_that_comes_too_late_only_events_and_facts_are_kept() -> None:
+    event = Event("node_boot", "host-1", "", START_MS, 0)
+    content = replace(content_of(), events=(event,))
+    late = ScriptedReader("late", lambda _tick: Tick((content, content_of())))
+    rig = Rig(late)
+    late.hold.clear()
+    rig.second()
+    assert late.entered.acquire(timeout=PATIENCE_SECONDS)
+    rig.second()
+    late.hold.set()
+    rig.wait_delivered(1)
     rig.end()
-    assert rig.counts.get("ticks_missed") == 1
+    (kept,) = rig.contents
+    assert (kept.scalars, kept.events) == (None, (event,))
 
 
 def test_a_step_of_the_clock_is_counted_and_sampling_goes_on() -> None:
@@ -159,7 +190,7 @@ def test_a_step_of_the_clock_is_counted_and_sampling_goes_on() -> None:
     rig.second()
     rig.wait_delivered(2)
     rig.end()
-    assert rig.counts.get("clock_stepped") == 1
+    assert (rig.counts.get("clock_stepped"), rig.steps) == (1, 1)
     assert rig.counts.get("ticks_missed") == 0
 
 

@@ -5,7 +5,7 @@ definitions), so a layout remembers what it has seen: a metric or entity missing
 entity unseen for `FORGET_TICKS` ticks leaves the layout.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -128,23 +128,26 @@ class ContentBuilder:
             gathered: What was read.
             observed_delta_ms: How much later than the tick it was read.
         """
-        contents = []
-        for kind in EntityKind:
-            piece = _of_kind(gathered, kind)
-            if piece.cells or piece.histograms or piece.events or piece.infos:
-                layout = self._layouts.setdefault(kind, _Layout(kind, self._host_id, self._rack))
-                contents += layout.build(piece, observed_delta_ms)
+        contents: list[Content] = []
+        for kind, piece in _by_kind(gathered).items():
+            layout = self._layouts.get(kind)
+            if layout is None:
+                layout = self._layouts[kind] = _Layout(kind, self._host_id, self._rack)
+            contents += layout.build(piece, observed_delta_ms)
         return tuple(contents)
 
 
-def _of_kind(gathered: Gathered, kind: EntityKind) -> Gathered:
-    return Gathered(
-        [cell for cell in gathered.cells if cell.metric.kind is kind],
-        [point for point in gathered.histograms if point.metric.kind is kind],
-        [event for event in gathered.events if event[0] is kind],
-        [info for info in gathered.infos if info[0] is kind],
-        gathered.attributes,
-    )
+def _by_kind(gathered: Gathered) -> dict[EntityKind, Gathered]:
+    found: defaultdict[EntityKind, Gathered] = defaultdict(lambda: Gathered(attributes=gathered.attributes))
+    for cell in gathered.cells:
+        found[cell.metric.kind].cells.append(cell)
+    for point in gathered.histograms:
+        found[point.metric.kind].histograms.append(point)
+    for event in gathered.events:
+        found[event[0]].events.append(event)
+    for info in gathered.infos:
+        found[info[0]].infos.append(info)
+    return dict(sorted(found.items()))
 
 
 class _Layout:

@@ -25,6 +25,10 @@ from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Info
 
 SERIES_CACHE_ENTRIES = 50_000
+ENTITIES_MAXIMUM = 10_000
+"""Entities and parts that one target may have in an hour; further ones are refused."""
+
+HOUR_MS = 3_600_000
 
 _BUCKETS, _SUM, _COUNT, _CREATED = "_bucket", "_sum", "_count", "_created"
 
@@ -66,6 +70,7 @@ class Mapper:
         self._host_of_fact: dict[str, str] = {}
         self._attributes: dict[Key, Attributes] = {}
         self._last_times: dict[tuple[str, str, str], int] = {}
+        self._hour = 0
 
     def map(self, exposition: Exposition, tick_ms: int, stale_before_ms: int = 0) -> Mapped:
         """Return what the samples of one scrape say.
@@ -75,6 +80,7 @@ class Mapper:
             tick_ms: Instant of the tick; events that carry no time of their own get it.
             stale_before_ms: Samples whose own timestamp is older are stale.
         """
+        self._renew(tick_ms)
         mapped = Mapped()
         own = mapped.of(self._origin.host_id)
         own.discarded.update("parse" for rejection in exposition.rejections if rejection.code != "value_missing")
@@ -94,6 +100,14 @@ class Mapper:
         _take_histograms(series.values(), mapped)
         self._take_facts(mapped, tick_ms)
         return mapped
+
+    def _renew(self, tick_ms: int) -> None:
+        """Forget all series once an hour, so that those long gone take no room."""
+        if tick_ms // HOUR_MS != self._hour:
+            self._hour = tick_ms // HOUR_MS
+            self._slots.clear()
+            self._attributes.clear()
+            self._host_of_fact.clear()
 
     def _slots_of(self, name: str, labels: Labels, exposition: Exposition, mapped: Mapped) -> tuple[Slot, ...]:
         key = (name, labels)
@@ -158,6 +172,8 @@ class Mapper:
             return str(error)
         if suffix == _BUCKETS and "le" not in labels:
             return "parse"
+        if len(self._attributes) >= ENTITIES_MAXIMUM and (entity, part) not in self._attributes:
+            return "entities_limit"
         attributes = self._attributes.setdefault((entity, part), identity.attributes_of(metric.kind, labels, part))
         on_slice = metric.kind is EntityKind.GPU and identity.is_on_slice(labels)
         refused = Quality.ABSENT_NOT_SUPPORTED if on_slice and metric.name in identity.NOT_ON_SLICES else None

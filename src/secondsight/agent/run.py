@@ -12,7 +12,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.host import HostReader, boot_id
 from secondsight.agent.offset import ClockOffset
-from secondsight.agent.sample import Sampler
+from secondsight.agent.sample import Hooks, Sampler
 from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
@@ -66,7 +66,8 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
         clock,
         parts.counts,
     )
-    sampler = Sampler(readers, writer.write, clock, parts.counts, host_id=config.host, observe=parts.durations.observe)
+    hooks = Hooks(writer.write, parts.durations.observe, parts.offset.forget)
+    sampler = Sampler(readers, hooks, clock, parts.counts, host_id=config.host)
     shipper = _shipper(config, clock, parts, transport)
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))

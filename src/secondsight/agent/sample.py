@@ -1,14 +1,14 @@
 """Call every reader at its ticks and hand over what it took.
 
 Each reader has a thread of its own. One that does not come back within its deadline has missed the tick: it is counted,
-left alone, and not called again until it returns; what it then returns is thrown away. Others are not delayed. A fault
-of a reader costs its tick alone.
+left alone, and not called again until it returns; of what it then returns only events and facts are kept. Others are
+not delayed. A fault of a reader costs its tick alone.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from secondsight.agent.counts import Counts
 from secondsight.agent.schedule import Schedule, phase_ms
@@ -35,21 +35,31 @@ class Duration:
     seconds: float
 
 
-class Sampler:
-    """Runs readers until stopped. `start` once, `stop` once; `stop` may be called again."""
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who is told of what.
 
-    def __init__(
-        self,
-        readers: Sequence[Reader],
-        deliver: Deliver,
-        clock: Clock,
-        counts: Counts,
-        *,
-        host_id: str,
-        observe: Callable[[Duration], None] = lambda _duration: None,
-    ) -> None:
+    Attributes:
+        deliver: Takes what readers took.
+        observe: Told how long each read took, from the reader's thread.
+        stepped: Told when the wall clock was stepped.
+    """
+
+    deliver: Deliver
+    observe: Callable[[Duration], None] = lambda _duration: None
+    stepped: Callable[[], None] = lambda: None
+
+
+class Sampler:
+    """Runs readers until stopped. `start` once, `stop` once; `stop` may be called again.
+
+    Counts `ticks_missed`, `clock_stepped`, `read_failed:NAME` and `read_timed_out:NAME`.
+    """
+
+    def __init__(self, readers: Sequence[Reader], hooks: Hooks, clock: Clock, counts: Counts, *, host_id: str) -> None:
+        self._hooks = hooks
         self._stopping = threading.Event()
-        self._lanes = [_Lane(reader, deliver, clock, counts, observe) for reader in readers]
+        self._lanes = [_Lane(reader, hooks, clock, counts) for reader in readers]
         self._schedules = [Schedule(r.interval_ms, phase_ms(host_id, r.interval_ms)) for r in readers]
         self._clock = clock
         self._counts = counts
@@ -77,12 +87,13 @@ class Sampler:
     def look(self) -> float:
         """Give every reader the tick that is due, and return for how many seconds nothing more is."""
         waits = [1.0]
-        now = self._clock.monotonic_seconds()
-        for lane, schedule in zip(self._lanes, self._schedules, strict=True):
-            due = schedule.look(self._clock.now_ms(), now)
+        now_ms, now = self._clock.now_ms(), self._clock.monotonic_seconds()
+        dues = [schedule.look(now_ms, now) for schedule in self._schedules]
+        if any(due.stepped for due in dues):
+            self._counts.add("clock_stepped")
+            self._hooks.stepped()
+        for lane, due in zip(self._lanes, dues, strict=True):
             lane.check_deadline(now)
-            if due.stepped:
-                self._counts.add("clock_stepped")
             if due.skipped:
                 self._counts.add("ticks_missed", due.skipped)
             if due.tick_ms is not None and not lane.offer(due.tick_ms, now):
@@ -95,20 +106,12 @@ class Sampler:
 class _Lane:
     """One reader with its thread and the tick that it is at."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        deliver: Deliver,
-        clock: Clock,
-        counts: Counts,
-        observe: Callable[[Duration], None],
-    ) -> None:
+    def __init__(self, reader: Reader, hooks: Hooks, clock: Clock, counts: Counts) -> None:
         self.name = reader.name
         self._reader = reader
-        self._deliver = deliver
+        self._hooks = hooks
         self._clock = clock
         self._counts = counts
-        self._observe = observe
         self._changed = threading.Condition()
         self._tick_ms: int | None = None
         self._deadline: float | None = None
@@ -164,10 +167,12 @@ class _Lane:
         while (tick_ms := self._next()) is not None:
             started = self._clock.monotonic_seconds()
             tick = self._read(tick_ms)
-            self._observe(Duration(self.name, self._clock.monotonic_seconds() - started))
+            self._hooks.observe(Duration(self.name, self._clock.monotonic_seconds() - started))
             with self._changed:
                 given_up = self._given_up
-            if tick is not None and not given_up:
+            if tick is not None and given_up:
+                tick = _what_happened(tick)
+            if tick is not None:
                 self._hand_over(tick_ms, tick)
             with self._changed:
                 self._tick_ms = self._deadline = None
@@ -204,7 +209,14 @@ class _Lane:
 
     def _hand_over(self, tick_ms: int, tick: Tick) -> None:
         try:
-            self._deliver(self._reader, tick_ms, tick)
+            self._hooks.deliver(self._reader, tick_ms, tick)
         except Exception:
             logger.exception("a tick of %s could not be kept", self.name)
             self._counts.add("ticks_missed")
+
+
+def _what_happened(tick: Tick) -> Tick | None:
+    """Return a tick that came too late without its readings; events and facts carry times of their own and stay."""
+    kept = [content for content in tick.contents if content.events or content.infos]
+    contents = tuple(replace(content, scalars=None, histograms=()) for content in kept)
+    return replace(tick, contents=contents) if contents else None
