@@ -41,7 +41,9 @@ def said(mapped: Mapped) -> dict[str, Any]:
             f"{p.metric.name} {p.entity} {p.part}".strip(): [p.bounds, p.buckets, p.sum, p.start_ms]
             for p in gathered.histograms
         }
-        events = [[e.metric, e.entity, e.part, e.time_ms, e.code, dict(e.attributes)] for _, e in gathered.events]
+        events = [
+            [e.metric, e.entity, e.part, e.time_ms, e.end_ms, e.code, dict(e.attributes)] for _, e in gathered.events
+        ]
         infos = {f"{i.metric} {i.entity}": dict(i.attributes) for _, i in gathered.infos}
         discarded = dict(sorted(gathered.discarded.items()))
         parts = {f"{e} {p}": dict(a) for (e, p), a in sorted(gathered.attributes.items()) if p and a}

@@ -44,6 +44,7 @@ class Origin:
         remote: True if labels may name other hosts.
         gpus: Index -> UUID, for exporters that print no UUID.
         model: AI model of inference samples that name none.
+        attribution: True if workload labels of GPU samples become allocations.
     """
 
     host_id: str
@@ -52,6 +53,7 @@ class Origin:
     remote: bool = False
     gpus: Mapping[str, str] = field(default_factory=dict)
     model: str = ""
+    attribution: bool = True
 
 
 class Workload(NamedTuple):
@@ -60,6 +62,12 @@ class Workload(NamedTuple):
     namespace: str
     pod: str
     container: str
+    job: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether any label named a workload."""
+        return bool(self.pod or self.job)
 
 
 def lowered(labels: Labels) -> dict[str, str]:
@@ -146,12 +154,15 @@ def workload_of(labels: Mapping[str, str]) -> Workload:
 
     A label `podname` comes from relabelling and names the exporter's own pod: it is never used.
     """
+    job = labels.get("hpc_job", "")
     if "exported_pod" in labels:
-        return Workload(*(labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container")))
+        namespace, pod, container = (labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container"))
+        return Workload(namespace, pod, container, job)
     return Workload(
         _first(labels, "namespace", "pod_namespace"),
         _first(labels, "pod", "pod_name"),
         _first(labels, "container", "container_name"),
+        job,
     )
 
 

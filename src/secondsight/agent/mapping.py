@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from secondsight.agent import identity
+from secondsight.agent.attribution import Allocations
 from secondsight.agent.buckets import Series, histogram_point
 from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_discarded
 from secondsight.agent.changes import Facts, LastValues
@@ -67,6 +68,7 @@ class Mapper:
         self._conversion = lru_cache(maxsize=2048)(conversion)
         self._events = LastValues()
         self._facts = Facts()
+        self._allocations = Allocations()
         self._host_of_fact: dict[str, str] = {}
         self._attributes: dict[Key, Attributes] = {}
         self._last_times: dict[tuple[str, str, str], int] = {}
@@ -99,6 +101,8 @@ class Mapper:
         self._take_cells(settled, mapped, tick_ms)
         _take_histograms(series.values(), mapped)
         self._take_facts(mapped, tick_ms)
+        if self._origin.attribution:
+            self._take_allocations(mapped, tick_ms)
         return mapped
 
     def _renew(self, tick_ms: int) -> None:
@@ -121,7 +125,7 @@ class Mapper:
             return ()
         mapped.samples += 1
         for slot in slots:
-            if slot.workload.pod:
+            if slot.workload.is_known:
                 mapped.workloads.setdefault((slot.entity, slot.part), set()).add(slot.workload)
         return slots
 
@@ -178,7 +182,8 @@ class Mapper:
         on_slice = metric.kind is EntityKind.GPU and identity.is_on_slice(labels)
         refused = Quality.ABSENT_NOT_SUPPORTED if on_slice and metric.name in identity.NOT_ON_SLICES else None
         bound = _bound(labels["le"]) if suffix == _BUCKETS else math.nan
-        workload = identity.workload_of(labels) if metric.kind is EntityKind.GPU else Workload("", "", "")
+        attributed = metric.kind is EntityKind.GPU and on_slice == bool(part)
+        workload = identity.workload_of(labels) if attributed else Workload("", "", "")
         fixed = metric.type not in (MetricType.INFO, MetricType.HISTOGRAM) and not source.help_scales
         return Slot(
             metric,
@@ -291,6 +296,11 @@ class Mapper:
         if self._facts.refused:
             mapped.of(self._origin.host_id).discarded["label_reading"] += self._facts.refused
             self._facts.refused = 0
+
+    def _take_allocations(self, mapped: Mapped, tick_ms: int) -> None:
+        for (entity, _), event in self._allocations.see(mapped.workloads, tick_ms):
+            host = self._host_of_fact.get(entity, self._origin.host_id)
+            mapped.of(host).events.append((EntityKind.PROCESS_JOB, event))
 
     def _of_engine(self, info: Info) -> Info:
         """Return an info that names no model as one of the only engine behind its port."""

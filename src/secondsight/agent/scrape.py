@@ -44,6 +44,7 @@ class Target:
         remote: True if it speaks of other hosts than this one, by label.
         host_id: Host that it speaks of where no label says; "" for this host.
         gpus: Index -> UUID, for exporters that print no UUID.
+        attribution: Take workloads from pod and job labels of GPU samples; off where an allocator is read itself.
         token_file: File that holds a bearer token; read anew for every request.
         timeout_seconds: For one scrape; 0 for 0.7 of the interval.
     """
@@ -56,6 +57,7 @@ class Target:
     remote: bool = False
     host_id: str = ""
     gpus: Mapping[str, str] = field(default_factory=dict)
+    attribution: bool = True
     token_file: Path | None = None
     ca_file: Path | None = None
     timeout_seconds: float = 0.0
@@ -84,6 +86,7 @@ class ScrapeReader:
             remote=target.remote,
             gpus=target.gpus,
             model=target.model,
+            attribution=target.attribution,
         )
         self._request_target = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
         self._connection = Connection(target.url, clock, ca_file=target.ca_file)
