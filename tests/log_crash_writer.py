@@ -16,6 +16,8 @@ def main() -> None:
     threads = [threading.Thread(target=append, args=(writer, thread, first)) for thread in range(3)]
     for thread in threads:
         thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def append(writer: EmbeddedLogWriter, thread: int, first: int) -> None:

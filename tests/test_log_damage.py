@@ -1,5 +1,7 @@
 """Damaged files and failing disks cost the damaged records and nothing else."""
 
+import threading
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -239,3 +241,40 @@ def test_a_torn_cursor_falls_back_to_the_one_before(tmp_path, clock, slot):
     again = EmbeddedConsumer(tmp_path, "t", "g", clock)
     assert again.poll(1, 0).records[0].offset in (10, 20)
     again.close()
+
+
+class BrokenClock(ManualClock):
+    """Fails as no clock should, in the middle of a commit."""
+
+    broken = False
+
+    def now_ms(self):
+        if self.broken:
+            raise ZeroDivisionError
+        return super().now_ms()
+
+
+def test_a_bug_in_a_commit_acknowledges_nothing(tmp_path):
+    clock = BrokenClock()
+    writer = open_writer(tmp_path, clock)
+    outcomes = []
+
+    def append(value):
+        try:
+            writer.append([(b"k", value)])
+            outcomes.append("acknowledged")
+        except (Retryable, ZeroDivisionError):
+            outcomes.append("refused")
+
+    clock.broken = True
+    threads = [threading.Thread(target=append, args=(str(number).encode(),)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == ["refused"] * 6
+    clock.broken = False
+    append(b"after")
+    writer.close()
+    assert outcomes[-1] == "acknowledged"
+    assert read_all(tmp_path, clock) == ([b"after"], 0)

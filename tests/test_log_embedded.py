@@ -1,5 +1,7 @@
 """The embedded log keeps what every log promises, and what its own files promise."""
 
+import threading
+
 import pytest
 
 from log_contract import *  # noqa: F403 - the contract's tests run here
@@ -143,3 +145,24 @@ def test_an_offset_beyond_the_end_is_clamped_and_reported(log):
     assert again.clamped_offsets == 1
     writer.append([(b"k", b"next")])
     assert values(drain(log, again, 1)) == [b"next"]
+
+
+def test_closing_waits_for_appends_that_were_there_before(log):
+    writer = log.writer()
+    outcomes = []
+
+    def append(number):
+        try:
+            writer.append([(str(number).encode(), str(number).encode())])
+            outcomes.append(number)
+        except Permanent:
+            pass
+
+    threads = [threading.Thread(target=append, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    writer.close()
+    for thread in threads:
+        thread.join()
+    records = drain(log, log.consumer("g"), 16)
+    assert sorted(int(record.value) for record in records) == sorted(outcomes)

@@ -1,5 +1,8 @@
 """The spool gives back what was appended until it is acknowledged, inside its bound, and declares every loss."""
 
+import contextlib
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +26,15 @@ def spool(tmp_path, clock):
     opened = Spool(tmp_path / "spool", MAX_BYTES, clock)
     yield opened
     opened.close()
+
+
+def open_files():
+    """Return what this process has open, files deleted meanwhile included."""
+    found = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(entry.readlink()))
+    return found
 
 
 def payloads(spool, start=None):
@@ -126,6 +138,7 @@ def test_a_full_disk_is_counted_and_acknowledging_frees_it(tmp_path, clock):
     before = spool.size_bytes
     spool.ack(spool.next_sequence - 1)
     assert (before > 0, spool.size_bytes) == (True, 0)
+    assert not [path for path in open_files() if path.startswith(str(tmp_path)) and path.endswith("(deleted)")]
     disk.free_bytes = None
     assert spool.append(b"again") == 40
     assert payloads(spool) == [b"again"]

@@ -274,6 +274,7 @@ class Spool:
             self._writer.release(acked)
         for base, end in zip(self._bases, [*self._bases[1:], self.next_sequence], strict=True):
             if end <= acked:
+                self._reader.close()  # an open file keeps its blocks after it is unlinked
                 segment_path(self._folder, base).unlink(missing_ok=True)
         self._refresh()
 

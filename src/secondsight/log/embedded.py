@@ -35,11 +35,11 @@ class LogConfig:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What one `append` call waits for."""
+    """What one `append` call waits for; it has failed until a commit says otherwise."""
 
     items: Sequence[tuple[int, bytes]]
     done: bool = False
-    error: OSError | None = None
+    error: OSError | None = field(default_factory=lambda: OSError("the commit did not end"))
 
 
 class EmbeddedLogWriter:
@@ -97,18 +97,19 @@ class EmbeddedLogWriter:
         batch = _Batch([(self._partition_of(key), value) for key, value in items])
         if any(len(value) > min(self._config.max_value_bytes, MAX_PAYLOAD_BYTES) for _, value in items):
             raise Permanent(f"a value is larger than {self._config.max_value_bytes} bytes")
-        if batch.items:
-            self._commit_together(batch)
+        if not batch.items:
+            return
+        self._commit_together(batch)
         if batch.error is not None:
             raise Retryable(f"log cannot be written: {batch.error}") from batch.error
 
     def close(self) -> None:
         """Wait for running appends and close; may be called twice."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._leading)
             if self._closed:
                 return
             self._closed = True
+            self._changed.wait_for(lambda: not self._leading and not self._pending)
         self._syncing.shutdown()
         for partition in self._partitions:
             partition.close()

@@ -41,13 +41,13 @@ def segment_path(folder: Path, base: int) -> Path:
     return folder / f"{base:0{NAME_DIGITS}d}{SUFFIX}"
 
 
-def segment_bases(folder: Path) -> list[int]:
+def segment_bases(folder: Path, suffix: str = SUFFIX) -> list[int]:
     """Return the first offsets of the segments of a partition, ascending; a missing folder has none."""
     try:
         paths = list(folder.iterdir())
     except FileNotFoundError:
         return []
-    return sorted(int(path.stem) for path in paths if path.suffix == SUFFIX and path.stem.isdecimal())
+    return sorted(int(path.stem) for path in paths if path.suffix == suffix and path.stem.isdecimal())
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +250,9 @@ class SegmentReader:
             base = starts[-1]
         elif bases:
             base = bases[0]
-            self.expired += base - self.next_offset
-            self.next_offset = base
+            self._pass_missing(base)
         else:
-            self.expired += limit.next_offset - self.next_offset
-            self.next_offset = limit.next_offset
+            self._pass_missing(limit.next_offset)
             return False
         try:
             self._fd = os.open(segment_path(self._folder, base), os.O_RDONLY | os.O_CLOEXEC)
@@ -293,6 +291,15 @@ class SegmentReader:
         self.damaged += offset - self.next_offset
         self.next_offset = offset + 1
         self._position = position
+
+    def _pass_missing(self, offset: int) -> None:
+        """Go on at `offset`, as no segment holds what is before it: deleted, or set aside as unreadable."""
+        aside = segment_bases(self._folder, QUARANTINE_SUFFIX)
+        if any(self.next_offset <= base < offset for base in aside):
+            self.damaged += offset - self.next_offset
+        else:
+            self.expired += offset - self.next_offset
+        self.next_offset = offset
 
     def _following_base(self, limit: Committed) -> int:
         later = [base for base in segment_bases(self._folder) if self._base < base <= limit.base]

@@ -21,6 +21,7 @@ MAX_NUMBERS = 500
 _HEAD = Struct("<4sIQQ")
 _MAGIC = b"SSLT"
 _READ_ATTEMPTS = 100
+_SHARED_BYTES = 128
 
 
 def pack_slot(generation: int, numbers: tuple[int, ...]) -> bytes:
@@ -30,9 +31,9 @@ def pack_slot(generation: int, numbers: tuple[int, ...]) -> bytes:
     return _MAGIC + crc.to_bytes(4, "little") + body
 
 
-def newest_slot(raw: bytes) -> tuple[int, tuple[int, ...]] | None:
-    """Return (generation, numbers) of the newest sound slot, or None."""
-    slots = [_parse_slot(raw[start : start + SLOT_BYTES]) for start in (0, SLOT_BYTES)]
+def newest_slot(raw: bytes | mmap.mmap, used_bytes: int = SLOT_BYTES) -> tuple[int, tuple[int, ...]] | None:
+    """Return (generation, numbers) of the newest sound slot, or None; only `used_bytes` of each are looked at."""
+    slots = [_parse_slot(raw[start : start + used_bytes]) for start in (0, SLOT_BYTES)]
     return max((slot for slot in slots if slot is not None), default=None)
 
 
@@ -95,7 +96,7 @@ class SharedSlots:
             raise FileNotFoundError(f"{path} is not allocated yet") from error
         finally:
             os.close(fd)
-        newest = newest_slot(self._map[:])
+        newest = newest_slot(self._map, _SHARED_BYTES)
         self._generation = newest[0] if newest else 0
 
     def __enter__(self) -> Self:
@@ -114,7 +115,7 @@ class SharedSlots:
     def read(self) -> tuple[int, ...] | None:
         """Return the numbers, or None when none were written."""
         for _ in range(_READ_ATTEMPTS):
-            newest = newest_slot(self._map[:])
+            newest = newest_slot(self._map, _SHARED_BYTES)
             if newest is not None:
                 return newest[1]
             if not any(self._map[start : start + 4] == _MAGIC for start in (0, SLOT_BYTES)):
