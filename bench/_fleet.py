@@ -6,7 +6,6 @@ Metrics that the catalogue calls constant are left out: they would only make the
 """
 
 import hashlib
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +18,7 @@ from secondsight.catalog.metric import RollupSet
 from secondsight.model import EntityKind
 from secondsight.wire.content import Content, Entity, EntityTable
 from secondsight.wire.frame import Stamp, encode, restamp
-from secondsight.wire.schema import entity_table_blob, definition_hash
+from secondsight.wire.schema import definition_hash, entity_table_blob
 
 TEMPLATES = 32
 START_SECOND = 1_790_000_000
@@ -49,6 +48,10 @@ class Fleet:
     values_per_batch: float
     bytes_per_value: float
     noisy_share: float
+
+    def batch_values(self, host: int, batch: int) -> int:
+        """Return the number of values that a host sends in one batch."""
+        return sum(_values(content) for content in self.templates[host % TEMPLATES].contents[batch])
 
 
 def prepare(batches: int) -> Fleet:
@@ -96,7 +99,11 @@ def first_frames(fleet: Fleet, host: int, batch: int, at_ms: int) -> list[bytes]
     stamp = Stamp(name, name, "simulate", host + 1, sequence, sequence + TICKS - 1, times, 1000)
     contents = fleet.templates[host % TEMPLATES].contents[batch]
     return [
-        encode(stamp, Content(c.schema, own_table(host, c.entities), c.scalars, c.histograms, c.events, c.infos), inline=True)
+        encode(
+            stamp,
+            Content(c.schema, own_table(host, c.entities), c.scalars, c.histograms, c.events, c.infos),
+            inline=True,
+        )
         for c in contents
     ]
 
@@ -161,9 +168,3 @@ def _noisy_share(template: Template) -> float:
             moves = (np.diff(values.astype(np.float64), axis=1) != 0).mean(axis=(1, 2))
             noisy, total = noisy + int((moves > 0.5).sum()), total + len(moves)
     return noisy / total
-
-
-if __name__ == "__main__":
-    began = time.perf_counter()
-    made = prepare(6)
-    print(time.perf_counter() - began, made.values_per_batch, made.bytes_per_value, made.noisy_share)

@@ -3,6 +3,10 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
+settings.load_profile("secondsight")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

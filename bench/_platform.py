@@ -1,0 +1,98 @@
+"""Start the product for a benchmark and account for what its processes use."""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+TICK_HZ = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PARTS = ("gateway", "processor", "api")
+
+
+class Running:
+    """A started platform."""
+
+    def __init__(self, data: Path, process: "subprocess.Popen[bytes]") -> None:
+        self.data = data
+        self.process = process
+
+    @property
+    def gateway(self) -> str:
+        """Return the gateway's address."""
+        return str(tomllib.loads((self.data / "run" / "config.toml").read_text())["api"]["gateway"])
+
+    @property
+    def address(self) -> str:
+        """Return the public address."""
+        return (self.data / "ready").read_text().strip()
+
+    def pids(self) -> dict[str, int]:
+        """Return part -> process id."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        named = {Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[3].decode(): int(child) for child in children}
+        return {name: child for name, child in named.items() if name in PARTS}
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return part -> user and system seconds since it started."""
+        return {name: _cpu_seconds(pid) for name, pid in self.pids().items()}
+
+    def rss_mib(self) -> float:
+        """Return the resident memory of all parts."""
+        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids().values())
+        return pages * PAGE_BYTES / 2**20
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[Running]:
+    """Run `secondsight up` on an empty folder, without agents, and remove the folder at the end."""
+    data = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
+    words = ["up", "--data", str(data), "--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent", *arguments]
+    process = subprocess.Popen([sys.executable, "-m", "secondsight", *words], stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 90
+        while not (data / "ready").exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("the platform did not start")
+            time.sleep(0.1)
+        yield Running(data, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def versions() -> dict[str, str]:
+    """Return what a figure depends on: machine, interpreter, engine, libraries."""
+    model = next(
+        (line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ":"
+    )
+    return {
+        "cpu": model.split(":", 1)[1].strip(),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("secondsight", "chdb-core", "numpy", "pyarrow", "zstandard")},
+    }
+
+
+def load_average() -> float:
+    """Return the machine's load over the last minute: a figure taken beside other work says so."""
+    return os.getloadavg()[0]
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK_HZ
