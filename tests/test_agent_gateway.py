@@ -1,16 +1,22 @@
 """A whole agent against the real gateway: what it read is in the log, refused nowhere, and decodes."""
 
+import subprocess
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from shutil import which
+
+import pytest
 
 from agent_fixture import http_server
 from gateway_fixture import read_definitions, read_ingest, serving
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.run import run_agent
 from secondsight.agent.scrape import Target
+from secondsight.agent.transport import GatewayTransport
 from secondsight.clock import SystemClock
+from secondsight.errors import Retryable
 from secondsight.model import EntityKind
 from secondsight.wire.content import Frame
 from secondsight.wire.envelope import RecordType
@@ -105,3 +111,22 @@ def test_a_collector_that_the_token_does_not_allow_keeps_its_data(tmp_path: Path
         again.set()
         run_agent(replace(config, host_metrics=False, stop_seconds=PATIENCE_SECONDS), clock, again)
         assert {frame.header.collector_id for frame in frames_of(tmp_path / "gateway")} == {"host-1"}
+
+
+@pytest.mark.skipif(which("openssl") is None, reason="needs openssl to make a certificate")
+def test_frames_go_over_tls_to_a_gateway_that_the_ca_file_names(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=127.0.0.1"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(certificate), "-keyout", str(key)]
+    subprocess.run([*made.split(), *names], check=True, capture_output=True)
+    clock = SystemClock()
+    with serving(tmp_path / "gateway", clock, tls_certificate=certificate, tls_key=key) as running:
+        (tmp_path / "token").write_text(running.token())
+        url = f"https://127.0.0.1:{running.port}"
+        trusting = GatewayTransport(url, tmp_path / "token", clock, ca_file=certificate)
+        assert trusting.post(b"no frame").status == 400
+        trusting.close()
+        stranger = GatewayTransport(url, tmp_path / "token", clock)
+        with pytest.raises(Retryable, match="certificate verify failed"):
+            stranger.post(b"no frame")
+        stranger.close()
