@@ -370,6 +370,29 @@ def test_without_a_connection_the_picture_stays_and_counts_down(browser: playwri
     tab.context.close()
 
 
+def test_the_gpus_of_a_host_stand_side_by_side(tab: Tab, fleet: Fleet) -> None:
+    page = tab.page
+    page.goto(f"{gpu_path(fleet, 8)}?range=1h")
+    peers = page.get_by_role("navigation", name="GPUs of this host by temperature").get_by_role("link")
+    expect(peers).to_have_count(8)
+    page.keyboard.press("[")
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0001 · GPU 7")
+    page.keyboard.press("]")
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0001 · GPU 0")
+    peers.nth(3).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0001 · GPU 3")
+    assert page.url.endswith("?range=1h")
+
+
+def test_a_link_to_the_same_seconds_is_copied(tab: Tab) -> None:
+    page = tab.page
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/?q=lost")
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert re.search(r"/\?q=lost&from=2.*Z&to=2.*Z$", page.evaluate("navigator.clipboard.readText()"))
+
+
 def test_keys_have_a_sheet_and_escape_goes_up(tab: Tab, fleet: Fleet) -> None:
     page = tab.page
     page.goto(gpu_path(fleet, 9))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from http import HTTPStatus
@@ -138,8 +138,8 @@ def warmth(seed: int, second: int) -> float:
 VALUES: dict[str, Callable[[int, int], float]] = {
     "gpu_utilization_ratio": lambda g, s: round(min(1.0, load(g, s) + 0.05), 2),
     "gpu_sm_active_ratio": load,
-    "gpu_tensor_active_ratio": lambda g, s: load(g, s) * 0.5 + 0.02 * noise(g + 1, s),
-    "gpu_dram_active_ratio": lambda g, s: load(g, s) * 0.66 + 0.015 * noise(g + 2, s),
+    "gpu_tensor_active_ratio": lambda g, s: load(g, s) * (0.5 + 0.02 * noise(g + 1, s)),
+    "gpu_dram_active_ratio": lambda g, s: load(g, s) * (0.66 + 0.015 * noise(g + 2, s)),
     "gpu_memory_used_bytes": lambda g, s: (72.0 if g % 11 else 0.5) * GIB + 0.3 * GIB * math.sin(s / 300 + g),
     "gpu_memory_total_bytes": lambda _g, _s: 80 * GIB,
     "gpu_power_watts": lambda g, s: 90 + 590 * load(g, s) + 8 * noise(g + 3, s),
@@ -149,8 +149,8 @@ VALUES: dict[str, Callable[[int, int], float]] = {
     "gpu_temperature_celsius": warmth,
     "gpu_memory_temperature_celsius": lambda g, s: warmth(g, s) - 5 + 0.5 * math.sin(s / 40),
     "gpu_slowdown_temperature_celsius": lambda _g, _s: 87,
-    "gpu_nvlink_transmit_bytes_per_second": lambda g, s: 350e9 * load(g, s) + 8e9 * noise(g + 4, s),
-    "gpu_nvlink_receive_bytes_per_second": lambda g, s: 330e9 * load(g, s) + 8e9 * noise(g + 5, s),
+    "gpu_nvlink_transmit_bytes_per_second": lambda g, s: load(g, s) * (350e9 + 8e9 * noise(g + 4, s)),
+    "gpu_nvlink_receive_bytes_per_second": lambda g, s: load(g, s) * (330e9 + 8e9 * noise(g + 5, s)),
     "gpu_pcie_transmit_bytes_per_second": lambda g, s: 9e9 + 2e9 * noise(g + 6, s),
     "gpu_pcie_receive_bytes_per_second": lambda g, s: 21e9 + 4e9 * noise(g + 7, s) + (12e9 if (s + g) % 97 < 3 else 0),
 }
@@ -376,6 +376,9 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_json(200, catalog())
             case ["gpus"]:
                 self.send_json(200, gpu_page(self.fleet, query))
+            case ["nodes", host, "gpus"]:
+                on_host = replace(self.fleet, cards=[card for card in self.fleet.cards if card.host == unquote(host)])
+                self.send_json(200, gpu_page(on_host, query))
             case ["metrics", "query"]:
                 self.send_json(200, fleet_series(self.fleet, query))
             case ["gpus", gpu_id, *rest]:

@@ -7,6 +7,7 @@ import { sessionQuery, signOut } from "./api/session";
 import { FleetPage, GpusPage } from "./features/fleet/fleet_page";
 import { GpuPage } from "./features/gpu/gpu_page";
 import { SigninPage } from "./features/signin/signin_page";
+import { Boundary } from "./ui/boundary";
 import { navigate, usePlace } from "./ui/navigation";
 import { type Page, Shell } from "./ui/shell";
 import { Empty } from "./ui/states";
@@ -81,7 +82,9 @@ function SignedIn({ path, client }: { path: string; client: QueryClient }) {
       who={session.data ?? { name: "", tenant: "", role: "" }}
       onSignOut={() => void leave()}
     >
-      <Body path={path} />
+      <Boundary key={path}>
+        <Body path={path} />
+      </Boundary>
     </Shell>
   );
 }

@@ -107,6 +107,11 @@ async function fetchGpu(id: string, signal: AbortSignal): Promise<Gpu> {
   return toGpu(await request<WireGpu>(`/v1/gpus/${encodeURIComponent(id)}`, { signal }));
 }
 
+async function fetchHost(host: string, signal: AbortSignal): Promise<Gpu[]> {
+  const page = await request<WireGpuPage>(`/v1/nodes/${encodeURIComponent(host)}/gpus`, { signal });
+  return page.gpus.map(toGpu);
+}
+
 async function fetchCatalog(signal: AbortSignal): Promise<Catalog> {
   const wire = await request<WireCatalog>("/v1/catalog", { signal });
   return new Map(wire.metrics.map((metric) => [metric.name, metric]));
@@ -130,6 +135,16 @@ export const gpusQuery = queryOptions({
   refetchInterval: (query) =>
     (query.state.data?.gpus.length ?? 0) > PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
 });
+
+/** The GPUs of one host, in the order of their index. */
+export function hostQuery(host: string) {
+  return queryOptions({
+    queryKey: ["host", host],
+    queryFn: ({ signal }) => fetchHost(host, signal),
+    enabled: host !== "",
+    refetchInterval: LIST_EVERY_MS,
+  });
+}
 
 export const catalogQuery = queryOptions({
   queryKey: ["catalog"],

@@ -28,6 +28,7 @@ export interface Picture {
   hold: readonly number[];
   gaps: readonly Gap[];
   completeThrough: number | null;
+  staleSince: number | null;
   /** Value of a limit line. */
   limit: number | null;
   ticks: (values: readonly number[]) => string[];

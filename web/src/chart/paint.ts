@@ -8,6 +8,8 @@ export interface Marks {
   gaps: readonly Gap[];
   /** Everything before this instant is complete; null where it is not known. */
   completeThrough: number | null;
+  /** The newest sample, where it is older than it should be. */
+  staleSince: number | null;
   /** Value of a limit line; what it is called stands in the gutter. */
   limit: number | null;
 }
@@ -95,11 +97,19 @@ function paintLimit(u: uPlot, limit: number): void {
   dashedLine(u, colour("bad-mark"), [5, 3], [left, y, right, y]);
 }
 
+/** A line at the last sample, behind which nothing came although it should have. */
+function paintStale(u: uPlot, since: number): void {
+  const { left, top, right, bottom } = box(u);
+  const x = Math.round(u.valToPos(since, "x", true)) + devicePixelRatio / 2;
+  if (x >= left && x <= right) dashedLine(u, colour("warn-mark"), [], [x, top, x, bottom]);
+}
+
 /** Paint all marks over the lines of one plot. */
 export function paintMarks(u: uPlot, marks: Marks): void {
   u.ctx.save();
   paintGaps(u, marks.gaps);
   if (marks.completeThrough !== null) paintSoftEdge(u, marks.completeThrough);
+  if (marks.staleSince !== null) paintStale(u, marks.staleSince);
   if (marks.limit !== null) paintLimit(u, marks.limit);
   u.ctx.restore();
 }

@@ -1,8 +1,9 @@
 /** What every page has: the top bar, the keys, its title. */
 
 import { type ReactNode, useEffect, useRef, useState } from "react";
+import { fixedParams } from "../model/window";
 import { type KeyMap, useKeys } from "./keys";
-import { navigate } from "./navigation";
+import { navigate, usePlace, withParams } from "./navigation";
 import { Shortcuts } from "./shortcuts";
 import { type Health, TopBar } from "./top_bar";
 
@@ -25,6 +26,7 @@ function goToList(text: string): void {
 }
 
 export function Page(props: PageProps) {
+  const place = usePlace();
   const findBox = useRef<HTMLInputElement>(null);
   const [sheet, setSheet] = useState(false);
   const [typed, setTyped] = useState("");
@@ -47,6 +49,7 @@ export function Page(props: PageProps) {
         onFind={props.onFind ?? setTyped}
         onFindEnter={props.onFind === undefined ? goToList : () => undefined}
         span={props.span}
+        link={withParams(place, fixedParams(props.span.from, props.span.to))}
         live={props.live}
         behindMs={props.behindMs}
         onToggleLive={props.onToggleLive}

@@ -6,6 +6,8 @@ const KEYS: readonly [key: string, does: string][] = [
   ["/", "find GPUs"],
   ["L", "live or paused"],
   ["T", "charts or table"],
+  ["[", "GPU before on this host"],
+  ["]", "GPU after on this host"],
   ["Esc", "one level up"],
   ["?", "this sheet"],
 ];

@@ -1,6 +1,6 @@
 /** What one looks at: which GPUs, which time, whether it follows, how fresh and complete it is. */
 
-import { type RefObject, useId } from "react";
+import { type RefObject, useId, useState } from "react";
 import { Icon, Shape, type Tone } from "./icon";
 import { formatClock, formatDuration, formatRange, formatShortRange } from "./times";
 
@@ -22,6 +22,8 @@ export interface TopBarProps {
   onFind: (text: string) => void;
   onFindEnter: (text: string) => void;
   span: { from: number; to: number };
+  /** Address of what is on the screen, with absolute times. */
+  link: string;
   live: boolean;
   /** How far a paused page is behind the present. */
   behindMs: number;
@@ -29,6 +31,7 @@ export interface TopBarProps {
   health: Health;
 }
 
+const COPIED_MS = 2000;
 const COMPLETE_RATIO = 0.999;
 const LACKING_RATIO = 0.9;
 
@@ -84,6 +87,23 @@ function LiveButton({ live, behindMs, onToggleLive }: TopBarProps) {
   );
 }
 
+/** Browsers give the clipboard to secure pages alone; elsewhere there is no button. */
+function CopyLink({ link }: { link: string }) {
+  const [copied, setCopied] = useState(false);
+  if (!("clipboard" in navigator)) return null;
+  const copy = async () => {
+    await navigator.clipboard.writeText(new URL(link, location.href).href);
+    setCopied(true);
+    setTimeout(() => setCopied(false), COPIED_MS);
+  };
+  return (
+    <button type="button" className="control quiet copy wide" onClick={() => void copy()}>
+      <Icon name="link" size={14} />
+      <span aria-live="polite">{copied ? "Copied" : "Copy link"}</span>
+    </button>
+  );
+}
+
 function Coverage({ ratio }: { ratio: number | null }) {
   if (ratio === null) return null;
   return (
@@ -135,6 +155,7 @@ export function TopBar(props: TopBarProps) {
           <Health health={props.health} />
         </span>
         <LiveButton {...props} />
+        <CopyLink link={props.link} />
       </div>
       <div className="top-row narrow">
         <Icon name="calendar" size={12} />

@@ -82,6 +82,7 @@ function useBandPicture({ theme, answers, catalog }: BandProps): {
       hold: [],
       gaps,
       completeThrough: average?.meta.completeThrough ?? null,
+      staleSince: null,
       limit: null,
       ticks: (values) => formatTicks(values, theme.metric, unit),
     };
@@ -164,6 +165,8 @@ function BandPanel(props: BandProps) {
 }
 
 export interface BandsProps {
+  /** The summary comes first; the bands wait for it. */
+  ready: boolean;
   window: Window;
   catalog: Catalog | undefined;
   onZoom: (span: [number, number]) => void;
@@ -178,9 +181,12 @@ export function averagesQuery(window: Window) {
 }
 
 /** The answers of all four aggregates; all metrics come in one request each. */
-function useBands(window: Window) {
+function useBands(window: Window, ready: boolean) {
   return useQueries({
-    queries: AGGREGATES.map((aggregate) => fleetSeriesQuery({ metrics: METRICS, aggregate, window })),
+    queries: AGGREGATES.map((aggregate) => ({
+      ...fleetSeriesQuery({ metrics: METRICS, aggregate, window }),
+      enabled: ready,
+    })),
     combine: (results) => ({
       answers: results.map((result) => result.data),
       error: results.find((result) => result.error !== null)?.error ?? null,
@@ -200,8 +206,8 @@ function Placeholders() {
   ));
 }
 
-export function Bands({ window, catalog, onZoom, onZoomOut }: BandsProps) {
-  const { answers, error, retry } = useBands(window);
+export function Bands({ ready, window, catalog, onZoom, onZoomOut }: BandsProps) {
+  const { answers, error, retry } = useBands(window, ready);
   const [cursor] = useState(createCursor);
   const [average] = answers;
   if (average === undefined) {

@@ -82,7 +82,7 @@ function useFrame(title: string) {
   const second = Math.floor(now / 1000) * 1000;
   const span = window.live ? { from: second - window.lengthMs, to: second } : window;
   const meta = fleet.data?.meta;
-  const { data: averages } = useQuery(averagesQuery(window));
+  const { data: averages } = useQuery({ ...averagesQuery(window), enabled: fleet.isFetched });
   const actions = windowActions({ place, window, span, defaultRange: DEFAULT_RANGE });
   const page = {
     title,
@@ -132,7 +132,13 @@ export function FleetPage() {
       )}
       {fleet.data !== undefined && <Counts fleet={fleet.data} catalog={catalog} />}
       {!isEmpty && (
-        <Bands window={window} catalog={catalog} onZoom={actions.zoom} onZoomOut={actions.zoomOut} />
+        <Bands
+          ready={fleet.isFetched}
+          window={window}
+          catalog={catalog}
+          onZoom={actions.zoom}
+          onZoomOut={actions.zoomOut}
+        />
       )}
       <ListPanel place={place} tall={false} />
     </Page>

@@ -17,6 +17,7 @@ import { Badge, DisconnectedBadge, Empty, ErrorState, Skeleton, StaleBadge } fro
 import { formatClock, formatTick, parseResolution } from "../../ui/times";
 import { windowActions } from "../../ui/window_actions";
 import { GpuHeader, titleOf, Verdict } from "./gpu_header";
+import { Peers, pathOf, siblings, usePeers } from "./peers";
 import { SampleTable } from "./sample_table";
 import { ThemeRow } from "./theme_row";
 import { METRICS, THEMES } from "./themes";
@@ -129,15 +130,18 @@ export function GpuPage({ id }: { id: string }) {
   const zoom = useSteady(actions.zoom);
   const zoomOut = useSteady(actions.zoomOut);
   const { from, to } = span;
-  const view = useMemo(
-    () => (answer === undefined ? undefined : toView(answer, { from, to })),
-    [answer, from, to],
-  );
   const isTable = new URLSearchParams(place.search).get("view") === "table";
   const show = (kind: string) =>
     navigate(withParams(place, { view: kind === "table" ? kind : undefined }), { replace: true });
+  const peers = usePeers(gpu.data?.host);
+  const beside = siblings(peers, id);
   const ageMs = answer === undefined ? null : ageNow(answer.meta, now);
   const liveAgeMs = window.live ? ageMs : null;
+  const isStale = liveAgeMs !== null && liveAgeMs > STALE_MS;
+  const view = useMemo(
+    () => (answer === undefined ? undefined : toView(answer, { from, to }, isStale)),
+    [answer, from, to, isStale],
+  );
   return (
     <Page
       title={titleOf(gpu.data, id)}
@@ -151,9 +155,17 @@ export function GpuPage({ id }: { id: string }) {
         completeThrough: answer?.meta.completeThrough ?? null,
         coverageRatio: answer?.meta.coverage?.ratio ?? null,
       }}
-      keys={{ t: () => show(isTable ? "charts" : "table"), escape: () => navigate("/gpus") }}
+      keys={{
+        t: () => show(isTable ? "charts" : "table"),
+        "[": () => beside !== null && navigate(pathOf(beside.before, place)),
+        "]": () => beside !== null && navigate(pathOf(beside.after, place)),
+        escape: () => navigate("/gpus"),
+      }}
     >
-      <GpuHeader gpu={gpu.data} id={id} />
+      <div className="gpu-top">
+        <GpuHeader gpu={gpu.data} id={id} />
+        <Peers peers={peers} id={id} place={place} catalog={catalog} />
+      </div>
       <Verdict gpu={gpu.data} columns={answer?.columns} catalog={catalog} ageMs={ageMs} />
       <section className="panel timeline" aria-label="Time line">
         <div className="timeline-bar">

@@ -17,6 +17,8 @@ export interface View {
   slotMs: number;
   x: [number, number];
   completeThrough: number | null;
+  /** The newest sample, where it is older than it should be. */
+  staleSince: number | null;
 }
 
 const LIVE_EDGE_MS = 1000;
@@ -26,7 +28,7 @@ function gapsInside(gaps: readonly Gap[], [from, to]: [number, number]): Gap[] {
   return gaps.filter((gap) => gap.end > from && gap.start < to);
 }
 
-export function toView(answer: Answer, span: { from: number; to: number }): View {
+export function toView(answer: Answer, span: { from: number; to: number }, isStale: boolean): View {
   const slotMs = parseResolution(answer.meta.resolution) ?? LIVE_EDGE_MS;
   const x: [number, number] = [span.from, span.to];
   const gaps = findGaps(answer.columns.ts, slotMs, answer.from);
@@ -37,6 +39,7 @@ export function toView(answer: Answer, span: { from: number; to: number }): View
     slotMs,
     x,
     completeThrough: answer.meta.completeThrough,
+    staleSince: isStale ? (answer.columns.ts.at(-1) ?? null) : null,
   };
 }
 
@@ -72,6 +75,7 @@ export function toPicture(theme: Theme, view: View, catalog: Catalog | undefined
     hold: limit === null ? [] : [limit],
     gaps: view.gaps,
     completeThrough: view.completeThrough,
+    staleSince: view.staleSince,
     limit,
     ticks: (values) => formatTicks(values, metric, unit),
   };
