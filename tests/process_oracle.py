@@ -88,30 +88,34 @@ def _before(own, row):
     return earlier[-1]
 
 
+def _gain(metric, before, row):
+    """Return (what a pair adds or None, whether it is a reset)."""
+    v1, v2 = before[metric.name], row[metric.name]
+    boots = (before["boot_id"], row["boot_id"])
+    if boots[0] != boots[1] and all(boots):
+        return (v2 if starts_at_zero(metric) else None), 0
+    if v2 >= v1:
+        return v2 - v1, 0
+    return (0, 0) if v1 - v2 <= v1 >> 30 else (v2, 1)
+
+
+def _is_legal(metric, value, gain, gap):
+    if gain is None or (metric.cap is not None and value >= metric.cap / metric.resolution):
+        return False
+    limit = metric.step_maximum
+    return limit is None or gain <= limit / metric.resolution * (gap / 1000 + 1)
+
+
 def _increase(made, metric, own, inside):
     name, total, spanned, resets, counted = metric.name, 0, 0, 0, False
     for row in inside:
         before = _before(own, row)
         if before is None:
             continue
-        v1, v2 = before[name], row[name]
-        boots = (before["boot_id"], row["boot_id"])
-        new_epoch = boots[0] != boots[1] and all(boots)
+        gain, reset = _gain(metric, before, row)
+        resets += reset
         gap = row["event_time"] - before["event_time"]
-        if new_epoch:
-            gain = v2 if starts_at_zero(metric) else None
-        elif v2 < v1:
-            jitter = v1 - v2 <= v1 >> 30
-            gain = 0 if jitter else v2
-            resets += not jitter
-        else:
-            gain = v2 - v1
-        if metric.cap is not None and v2 >= metric.cap / metric.resolution:
-            gain = None
-        limit = metric.step_maximum
-        if gain is not None and limit is not None and gain > limit / metric.resolution * (gap / 1000 + 1):
-            gain = None
-        if gain is not None:
+        if _is_legal(metric, row[name], gain, gap):
             total, spanned, counted = total + gain, spanned + gap, True
     if counted:
         made[f"{name}_increase"] = total
@@ -123,9 +127,7 @@ def _increase(made, metric, own, inside):
 
 def _state(made, metric, own, inside, weights):
     name = metric.name
-    changes = sum(
-        1 for row in inside if (before := _before(own, row)) is not None and before[name] != row[name]
-    )
+    changes = sum(1 for row in inside if (before := _before(own, row)) is not None and before[name] != row[name])
     if changes:
         made["changes"][name] = changes
     for row, weight in zip(inside, weights, strict=True):

@@ -48,7 +48,7 @@ class MemoryConsumer:
         self._committed = committed
         self._next = [committed.get(number, 0) for number in range(len(partitions))]
 
-    def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
+    def poll(self, max_bytes: int, wait_seconds: float) -> Polled:  # noqa: ARG002 - nobody waits in a test
         taken: list[LogRecord] = []
         size = 0
         for number, records in enumerate(self._partitions):

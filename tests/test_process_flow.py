@@ -133,7 +133,9 @@ def counter_rows(store, tenant, samples, *, gaps=None, boots=None, metric="gpu_p
     increases = [row[f"{metric}_increase"] or 0 for row in rows]
     resets = sum(dict(row["resets"]).get(metric, 0) for row in rows)
     seconds = [
-        dict(row["increase_other"]).get(metric, row["covered_ms"]) for row in rows if row[f"{metric}_increase"] is not None
+        dict(row["increase_other"]).get(metric, row["covered_ms"])
+        for row in rows
+        if row[f"{metric}_increase"] is not None
     ]
     return sum(increases), resets, sum(seconds)
 
@@ -157,7 +159,9 @@ def test_a_new_boot_starts_at_zero_where_that_is_known(store, tenant):
 
 def test_a_new_boot_is_unknown_for_counters_the_device_keeps(store, tenant):
     name = next(
-        metric.name for metric in CATALOG.scalars(EntityKind.GPU) if metric.rollup == "increase" and "aggregate" in metric.name
+        metric.name
+        for metric in CATALOG.scalars(EntityKind.GPU)
+        if metric.rollup == "increase" and "aggregate" in metric.name
     )
     found = counter_rows(store, tenant, [5, 6, 6, 8], boots={2: OTHER_BOOT, 3: OTHER_BOOT}, metric=name)
     assert found == (3, 0, 2000)
@@ -301,7 +305,9 @@ def test_rows_older_than_the_horizon_are_stored_and_counted(store, tenant):
 
 def test_two_attributions_in_one_window_are_two_rows(store, tenant):
     rig = Rig(store)
-    rig.send(frame_bytes({}, [T0], events=[allocation("GPU-a", T0 + 12_000)], names=[POWER], sequence=500), tenant=tenant)
+    rig.send(
+        frame_bytes({}, [T0], events=[allocation("GPU-a", T0 + 12_000)], names=[POWER], sequence=500), tenant=tenant
+    )
     steady(tenant, rig, T0, 45)
     rig.settle()
     check_rollups(store, tenant)
@@ -326,14 +332,18 @@ def test_a_late_allocation_stamps_stored_windows_again(store, tenant):
     rig.settle()
     check_rollups(store, tenant)
     assert {row["owner_team"] for row in rollup_rows(store, tenant) if row["entity"] == "GPU-a"} == {"team-b"}
-    assert store.query(
-        "SELECT count() AS n FROM allocations FINAL WHERE tenant_id = {t:String}", {"t": tenant}
-    ).column("n").to_pylist() == [2]
+    assert store.query("SELECT count() AS n FROM allocations FINAL WHERE tenant_id = {t:String}", {"t": tenant}).column(
+        "n"
+    ).to_pylist() == [2]
 
 
 def test_a_live_frame_moves_no_watermark(store, tenant):
     rig = Rig(store)
-    rig.send(frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [T0 + 600_000], sequence=900, live=True), T0 + 600_000, tenant=tenant)
+    rig.send(
+        frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [T0 + 600_000], sequence=900, live=True),
+        T0 + 600_000,
+        tenant=tenant,
+    )
     rig.clock.move(600)
     rig.processor.drain()
     steady(tenant, rig, T0, 3)
@@ -360,7 +370,8 @@ def test_a_card_that_moves_keeps_its_history(store, tenant):
     steady(tenant, rig, T0 + 100_000, 5, host="h2", collector="c2")
     rig.settle()
     rows = store.query(
-        "SELECT host_id, from_time, to_time FROM entities FINAL WHERE tenant_id = {t:String} ORDER BY host_id", {"t": tenant}
+        "SELECT host_id, from_time, to_time FROM entities FINAL WHERE tenant_id = {t:String} ORDER BY host_id",
+        {"t": tenant},
     ).to_pylist()
     assert [(row["host_id"], ms(row["from_time"]), row["to_time"] and ms(row["to_time"])) for row in rows] == [
         ("h1", T0, T0 + 100_000),
@@ -393,7 +404,8 @@ FRAME = st.fixed_dictionaries(
     }
 )
 FACTS = st.lists(
-    st.tuples(st.sampled_from(["GPU-a", "GPU-b"]), st.integers(-5, 90), st.integers(0, 60), st.sampled_from("xy")), max_size=2
+    st.tuples(st.sampled_from(["GPU-a", "GPU-b"]), st.integers(-5, 90), st.integers(0, 60), st.sampled_from("xy")),
+    max_size=2,
 )
 
 
@@ -402,7 +414,11 @@ def bodies_of(frames, facts):
     for number, frame in enumerate(frames):
         made.append(
             frame_bytes(
-                frame["rows"], [frame["tick"]], sequence=number + 1, interval_ms=frame["interval"], boot=frame["boot"],
+                frame["rows"],
+                [frame["tick"]],
+                sequence=number + 1,
+                interval_ms=frame["interval"],
+                boot=frame["boot"],
                 names=NAMES,
             )
         )

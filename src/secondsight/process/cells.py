@@ -293,21 +293,23 @@ class Window:
         self.quality[block.group][at] = np.where(take, new_quality, old_quality)
         self.blemished |= block.quality is not None
         done.conflicts += int(both.sum())
-        return take.any(axis=0)
+        changed: NDArray[np.bool_] = take.any(axis=0)
+        return changed
 
     def _merge_description(self, piece: Piece, rows: Rows) -> NDArray[np.bool_]:
         new_code, old_code = self._origins(piece), self.origin[rows]
         wins = self._smaller(new_code, old_code)
         interval = np.maximum(piece.interval_ms, self.interval_ms[rows])
         ingest = np.minimum(piece.ingest_ms, self.ingest_ms[rows])
-        changed = wins | (interval != self.interval_ms[rows]) | (ingest != self.ingest_ms[rows])
+        changed: NDArray[np.bool_] = wins | (interval != self.interval_ms[rows]) | (ingest != self.ingest_ms[rows])
         same = new_code == old_code
         delta = np.where(wins, piece.observed_delta_ms, self.observed_delta_ms[rows])
         least = same & (piece.observed_delta_ms < delta)
         self.observed_delta_ms[rows] = np.where(least, piece.observed_delta_ms, delta)
         self.origin[rows] = np.where(wins, new_code, old_code)
         self.interval_ms[rows], self.ingest_ms[rows] = interval, ingest
-        return changed | least
+        changed |= least
+        return changed
 
     def _smaller(self, new_code: I32, old_code: I32) -> NDArray[np.bool_]:
         """Tell per row whether the new origin is smaller than the old one."""

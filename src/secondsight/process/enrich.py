@@ -7,6 +7,7 @@ a row gets is a pure function of the known facts, so a fact that comes late stam
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,10 +150,10 @@ def _span(facts: list[Fact], start_ms: int, end_ms: int) -> Span:
 
 def _difference(before: list[Span], after: list[Span]) -> tuple[int, int] | None:
     """Return the least range outside of which two timelines attribute alike."""
-    bounds = sorted({span.start_ms for span in (*before, *after)}) + [FOREVER_MS]
+    bounds = [*sorted({span.start_ms for span in (*before, *after)}), FOREVER_MS]
     changed = [
         (start, end)
-        for start, end in zip(bounds, bounds[1:], strict=False)
+        for start, end in pairwise(bounds)
         if _attribution_at(before, start) != _attribution_at(after, start)
     ]
     return (changed[0][0], changed[-1][1]) if changed else None

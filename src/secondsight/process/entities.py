@@ -48,7 +48,7 @@ class EntityBook:
     def restore(self, rows: Iterable[dict[str, Any]]) -> None:
         """Take over open stays from the store: rows of `entities` with times in ms."""
         for row in rows:
-            key: Key = tuple(row[name] for name in _KEY_COLUMNS)  # type: ignore[assignment]  # seven names, seven texts
+            key: Key = tuple(row[name] for name in _KEY_COLUMNS)
             known = self._stays.get(key)
             if known is None or known.from_ms < row["from_time"]:
                 self._stays[key] = Stay(row, row["from_time"], row["last_seen"])

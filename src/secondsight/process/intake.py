@@ -143,7 +143,8 @@ class Intake:
 
     def _decode_frame(self, envelope: Envelope, position: Position, batch: Batch) -> None:
         world = self._world
-        header = read_header(envelope.body).header
+        frame = self._definitions.decode(envelope)
+        header = frame.header
         place = (envelope.tenant_id, envelope.region, envelope.cluster_id, header.collector_id)
         collector, progress = world.progress_of(place, header.host_id, position.partition)
         progress.host_id, progress.partition = header.host_id, position.partition
@@ -153,7 +154,6 @@ class Intake:
             newest_ms = _newest(header, envelope.ingest_time_ms)
             batch.observed.append((progress, header, newest_ms, envelope.ingest_time_ms, position.append_ms))
             return
-        frame = self._definitions.decode(envelope)
         state = world.kinds[header.kind]
         plan = state.plan(header.schema_hash, frame.content.schema)
         subjects = state.subjects(collector, header.entities_hash, frame.content.entities)

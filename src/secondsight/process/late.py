@@ -81,7 +81,9 @@ def replaced(stored: Sequence[Stored], kept: Container[tuple[int, Attribution]])
 
 def distinct(series: I32) -> I32:
     """Return sorted series, each once."""
-    return series[np.concatenate([[True], series[1:] != series[:-1]])]
+    heads = np.concatenate([[True], series[1:] != series[:-1]])
+    once: I32 = series[heads]
+    return once
 
 
 def _suffice(samples: Samples, priors: Sequence[Priors]) -> bool:

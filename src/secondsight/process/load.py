@@ -103,8 +103,8 @@ def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], 
     tenant, _, cluster, _ = state.collectors.items[collectors[0]]
     codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
     rows = store.query(
-        "SELECT region, host_id, entity, part, collector_id, job_id, workload_id, owner_team, model_id, "
-        f"toUInt64(max(bitShiftRight(version, 32))) AS counter, argMax(samples, version) AS samples "  # noqa: S608 - a name of the code
+        "SELECT region, host_id, entity, part, collector_id, job_id, workload_id, owner_team, model_id, "  # noqa: S608 - names of the code
+        f"toUInt64(max(bitShiftRight(version, 32))) AS counter, argMax(samples, version) AS samples "
         f"FROM {rollup_table(state.kind)} WHERE tenant_id = {{tenant:String}} AND cluster_id = {{cluster:String}} "
         "AND toStartOfHour(window_start) = toDateTime({hour:UInt32}, 'UTC') "
         "AND window_start = toDateTime({start:UInt32}, 'UTC') AND collector_id IN {collectors:Array(String)} "
@@ -215,7 +215,7 @@ def _piece(rows: Any, state: KindState, place: CollectorKey) -> Piece:
 def _origins(rows: Any) -> tuple[list[Origin], I32]:
     found: dict[Origin, int] = {}
     codes = [
-        found.setdefault(Origin(*fields[:-1], bool(fields[-1])), len(found))
+        found.setdefault(Origin._make((*fields[:-1], bool(fields[-1]))), len(found))
         for fields in zip(*(rows.column(name).to_pylist() for name in _ORIGIN), strict=True)
     ]
     return list(found), np.array(codes, np.int32)
@@ -290,7 +290,8 @@ def _last_rows(
     ]
     return store.query(
         f"SELECT region, host_id, entity, part, collector_id{''.join(f', {each}' for each in aggregates)} "  # noqa: S608 - names from the catalogue
-        f"FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
+        f"FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "
+        "AND collector_id IN {collectors:Array(String)} GROUP BY ALL",
         _range((tenant, "", cluster, ""), before_ms - lookback_ms, before_ms) | {"collectors": collectors},
         FINAL,
     )

@@ -156,6 +156,7 @@ def pairs_before(values: NDArray[Any], pattern: Pattern, first: NDArray[Any]) ->
 
     Args:
         values: Shape (columns, rows of the pattern) or (rows of the pattern,).
+        pattern: Whose rows.
         first: What stands before the first row of each series, shape (columns, series present) or (series present,).
     """
     before = np.empty_like(values, shape=np.broadcast_shapes(values.shape, (*first.shape[:-1], values.shape[-1])))

@@ -17,7 +17,8 @@ def weighted_p95(values: Values, weights: I64, starts: Rows, widths: Rows) -> Va
     Args:
         values: Shape (columns, rows), sorted by segment.
         weights: Shape (rows,), > 0.
-        starts, widths: First row and number of rows of each segment.
+        starts: First row of each segment.
+        widths: Number of rows of each segment.
 
     Returns:
         Shape (columns, segments).

@@ -1,6 +1,7 @@
 """Turn rows of an open window into rows of a raw table, with their versions."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,33 @@ from secondsight.process.series import I32, SeriesTable, dictionary_column, seri
 from secondsight.store.rows import ColumnValues, MapColumn, NullableColumn, WideColumn
 
 Selection = Rows | slice
-Taken = tuple[NDArray[Any], NDArray[np.bool_], NDArray[np.uint8]]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Used columns of one group, at some rows.
+
+    Attributes:
+        names: Metric of each column.
+        values: Values of each column; a view where the rows are a run.
+        quality: Shape (columns, rows).
+        present: Same shape, or None where every cell has a value.
+    """
+
+    names: list[str]
+    values: list[NDArray[Any]]
+    quality: NDArray[np.uint8]
+    present: NDArray[np.bool_] | None
+
 
 SOURCE_RANKS: dict[str, int] = {"nvml": 0, "host": 0, "simulate": 0, "dcgm": 1, "scrape": 2}
 """Which of several sources of one entity counts: the lowest. Others rank as `OTHER_SOURCE_RANK`."""
 OTHER_SOURCE_RANK = 3
 
 _BITS_MASK = np.uint64((1 << 56) - 1)
-_LOW = np.uint64(0xFFFF_FFFF)
+_LOW, _RANKS, _FULLEST = np.uint64(0xFFFF_FFFF), np.uint64(0xFF_FFFF), np.uint64(0xFFFF)
+_24, _32, _48 = np.uint64(24), np.uint64(32), np.uint64(48)
+_OK_RANK = np.uint64(QUALITY_RANK[Quality.OK])
 
 
 def source_rank(source: str) -> int:
@@ -53,7 +73,7 @@ def raw_columns(
     columns |= attribution_columns(stamps[0], allocations)
     columns["version"] = _version(taken, window.blemished, stamps[1])
     columns["quality"] = _quality_map(window, taken)
-    columns |= _metrics(window, taken)
+    columns |= _metrics(taken)
     return columns
 
 
@@ -70,12 +90,22 @@ def attribution_columns(codes: I32, allocations: Allocations) -> dict[str, Colum
 
 
 def _taken(window: Window, group: int, rows: Selection) -> Taken:
-    """Return used columns' values, presence and quality."""
+    """Return the used columns of a group at some rows."""
     used = np.flatnonzero(window.used[group])
-    take: Any = used if used.size < window.used[group].size else slice(None)
-    quality = window.quality[group][take][:, rows]
-    present = RANK[quality] >= VALUE_RANK if window.blemished else quality.view(np.bool_)
-    return window.values[group][take][:, rows], present, quality
+    metrics = window.layout.groups[group].metrics
+    matrix, quality = window.values[group], window.quality[group]
+    codes = quality[:, rows] if used.size == len(metrics) else _picked(quality, used, rows)
+    present = RANK[codes] >= VALUE_RANK if window.blemished else codes.view(np.bool_)
+    return Taken(
+        [metrics[column].name for column in used.tolist()],
+        [matrix[column, rows] for column in used.tolist()],
+        codes,
+        None if present.all() else present,
+    )
+
+
+def _picked(quality: NDArray[np.uint8], columns: Rows, rows: Selection) -> NDArray[np.uint8]:
+    return quality[columns, rows] if isinstance(rows, slice) else quality[columns[:, None], rows]
 
 
 def _description(window: Window, rows: Selection) -> dict[str, ColumnValues]:
@@ -111,59 +141,54 @@ def _description(window: Window, rows: Selection) -> dict[str, ColumnValues]:
 
 def _version(taken: list[Taken], blemished: bool, allocation: NDArray[np.int64]) -> WideColumn:
     """Return fullness (16 bits), quality ranks (24), value bits (56), allocation version (32)."""
-    rows = allocation.size
-    fullness, ranks, bits = (np.zeros(rows, np.uint64) for _ in range(3))
-    for values, present, quality in taken:
-        full = np.add.reduce(present, axis=0, dtype=np.uint16).astype(np.uint64)
-        fullness += full
-        rank = np.add.reduce(RANK[quality], axis=0, dtype=np.uint32) if blemished else full * QUALITY_RANK[Quality.OK]
-        ranks += rank.astype(np.uint64)
-        bits += _bits(values)
+    fullness, ranks, bits = (np.zeros(allocation.size, np.uint64) for _ in range(3))
+    for group in taken:
+        full = len(group.names) if group.present is None else np.add.reduce(group.present, axis=0, dtype=np.uint64)
+        fullness += np.uint64(full)
+        ranks += np.add.reduce(RANK[group.quality], axis=0, dtype=np.uint64) if blemished else full * _OK_RANK
+        for values in group.values:
+            bits += _bits(values)
     bits &= _BITS_MASK
-    high = np.minimum(fullness, 0xFFFF) << 48 | (ranks & np.uint64(0xFF_FFFF)) << 24 | bits >> 32
-    return WideColumn(high, (bits & _LOW) << 32 | allocation.astype(np.uint64) & _LOW)
+    high = np.minimum(fullness, _FULLEST) << _48 | (ranks & _RANKS) << _24 | bits >> _32
+    return WideColumn(high, (bits & _LOW) << _32 | allocation.astype(np.uint64) & _LOW)
 
 
-def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return the sum of value bits of each row; of a float only the upper ones, so that few rows wrap around."""
-    unsigned = np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
-    if values.dtype.kind == "f":
-        unsigned = unsigned >> np.uint64(16)
-    total: NDArray[np.uint64] = np.add.reduce(unsigned, axis=0, dtype=np.uint64)
-    return total
+def _bits(values: NDArray[Any]) -> NDArray[Any]:
+    """Return value bits as unsigned integers; of a float only the upper ones, so that few sums wrap around."""
+    unsigned = values.view(f"u{values.dtype.itemsize}")
+    return unsigned >> np.uint64(16) if values.dtype.kind == "f" else unsigned
 
 
 def _quality_map(window: Window, taken: list[Taken]) -> MapColumn:
     """Return metric -> quality of cells that are neither OK nor NONE."""
-    names, rows, keys, codes = [], [], [], []
-    for group, (_, _, quality) in enumerate(taken):
-        used = np.flatnonzero(window.used[group]).tolist()
+    names: list[str] = []
+    rows, keys, codes = [], [], []
+    for group in taken:
         if window.blemished:
-            metric, row = np.nonzero(quality > Quality.OK)
+            metric, row = np.nonzero(group.quality > Quality.OK)
             rows.append(row)
             keys.append(metric + len(names))
-            codes.append(quality[metric, row])
-        names += [window.layout.groups[group].metrics[column].name for column in used]
-    return map_column(rows, keys, names, codes, np.uint8)
+            codes.append(group.quality[metric, row])
+        names += group.names
+    return map_column(rows, keys, names, codes)
 
 
-def map_column(rows: list[Any], keys: list[Any], names: list[str], numbers: list[Any], dtype: Any) -> MapColumn:
+def map_column(rows: list[Rows], keys: list[Rows], names: list[str], numbers: list[NDArray[np.uint8]]) -> MapColumn:
     """Return a map column of entries in any order."""
     if not rows:
-        return MapColumn(np.zeros(0, np.intp), np.zeros(0, np.intp), (), np.zeros(0, dtype))
+        return MapColumn(np.zeros(0, np.intp), np.zeros(0, np.intp), (), np.zeros(0, np.uint8))
     row = np.concatenate(rows)
     order = np.argsort(row, kind="stable")
-    return MapColumn(row[order], np.concatenate(keys)[order], names, np.concatenate(numbers).astype(dtype)[order])
+    return MapColumn(row[order], np.concatenate(keys)[order], names, np.concatenate(numbers)[order])
 
 
-def _metrics(window: Window, taken: list[Taken]) -> Mapping[str, ColumnValues]:
+def _metrics(taken: list[Taken]) -> Mapping[str, ColumnValues]:
     columns: dict[str, ColumnValues] = {}
-    for group, (values, present, _) in enumerate(taken):
-        used = np.flatnonzero(window.used[group]).tolist()
-        some, every = present.any(axis=1), present.all(axis=1)
-        for place, column in enumerate(used):
-            if some[place]:
-                name = window.layout.groups[group].metrics[column].name
-                whole = values[place]
-                columns[name] = whole if every[place] else NullableColumn(whole, present[place])
+    for group in taken:
+        if group.present is None:
+            columns |= dict(zip(group.names, group.values, strict=True))
+            continue
+        for name, values, present in zip(group.names, group.values, group.present, strict=True):
+            if present.any():
+                columns[name] = values if present.all() else NullableColumn(values, present)
     return columns

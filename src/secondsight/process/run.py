@@ -16,10 +16,12 @@ from secondsight.contracts import LogConsumer, Store
 from secondsight.errors import Retryable
 from secondsight.process.intake import Intake
 from secondsight.process.settle import Settler
+from secondsight.process.spans import SpanKey
 from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
 
 LONGEST_WAIT_SECONDS = 10.0
+MANY_SPANS, DUE_SECONDS = 256, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Processor:
         self.world = World(store, catalog, clock, self.metrics)
         self._intake = Intake(self.world, open_definitions)
         self._settler = Settler(self.world)
-        self._raw_at = self._rollup_at = clock.monotonic_seconds()
+        self._raw_at = self._rollup_at = self._due_at = clock.monotonic_seconds()
         self._closed = False
 
     def step(self, wait_seconds: float = 0.0) -> int:
@@ -132,7 +134,7 @@ class Processor:
     def _write_due(self) -> None:
         now_seconds = self._clock.monotonic_seconds()
         self._relieve()
-        keys = self._settler.due()
+        keys = self._due(now_seconds)
         if (
             keys
             or self.world.dirty_rows() >= self.config.raw_rows
@@ -146,6 +148,13 @@ class Processor:
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()
         self._gauge()
+
+    def _due(self, now_seconds: float) -> list[SpanKey]:
+        """Return the spans to close; a large site looks for them a few times a second."""
+        if len(self.world.spans.open) > MANY_SPANS and now_seconds - self._due_at < DUE_SECONDS:
+            return []
+        self._due_at = now_seconds
+        return self._settler.due()
 
     def _relieve(self) -> None:
         """Write the oldest windows as they stand when the open ones take too much memory."""

@@ -53,7 +53,7 @@ class Settler:
         forced = 0
         for key, span in world.spans.open.items():
             progress = world.progress[key[2]]
-            if is_due(span, progress, key[1], max(world.log_ms(each) for each in span.offsets)):
+            if is_due(span, progress, key[1], world.log_ms(span.partition)):
                 forced += span.forced
                 if not span.forced or forced <= MAX_FORCED:
                     found.append(key)

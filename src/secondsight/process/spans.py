@@ -1,7 +1,7 @@
 """Keep which windows of which collectors are open, since which record of the log, and when they are due.
 
 A span is one collector's rows of one kind in one window. It is due when the collector's watermark has passed it, when
-nothing came for it for so long that it is written as it stands, or, if it was opened again for late rows, shortly after.
+nothing came for it for so long that it is written as it stands, or, if it was opened again for late rows, soon after.
 """
 
 from collections.abc import Iterable
@@ -23,6 +23,7 @@ class Span:
 
     Attributes:
         offsets: Partition -> offset of the first record that it holds rows of.
+        partition: Of its last record.
         opened_ms, touched_ms: Log times of the first and last record.
         reopened: Some version of it was written before.
         loaded: Its stored rows are in memory; they must be before others are added.
@@ -32,6 +33,7 @@ class Span:
     """
 
     offsets: dict[int, int] = field(default_factory=dict)
+    partition: int = 0
     opened_ms: int = 0
     touched_ms: int = 0
     reopened: bool = False
@@ -43,6 +45,7 @@ class Span:
     def touch(self, partition: int, offset: int, log_ms: int) -> None:
         """Take note of a record that adds to it."""
         self.offsets[partition] = min(offset, self.offsets.get(partition, offset))
+        self.partition = partition
         self.opened_ms = self.opened_ms or log_ms
         self.touched_ms = max(self.touched_ms, log_ms)
 

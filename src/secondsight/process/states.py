@@ -19,7 +19,8 @@ def state_durations(name: str, values: Values, weights: I64, starts: Rows, ends:
         name: Metric.
         values: Shape (rows,), sorted by segment.
         weights: Milliseconds that each row covers.
-        starts, ends: First and last row of each segment.
+        starts: First row of each segment.
+        ends: Last row of each segment.
     """
     least = np.minimum.reduceat(values, starts)
     steady = least == np.maximum.reduceat(values, starts)

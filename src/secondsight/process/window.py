@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.process.counters import Pairs, increase_of
 from secondsight.process.patterns import (
-    LOOKBACK_MS,
-    Frame,
     I32,
     I64,
+    LOOKBACK_MS,
+    Frame,
     Pattern,
     Patterns,
     Rows,
@@ -157,7 +157,9 @@ def _frame(samples: Samples) -> tuple[Frame, Rows]:
     number = np.cumsum(np.concatenate([[0], samples.series[1:] != samples.series[:-1]]))
     combined = number * (int(samples.attribution.max()) + 1) + samples.attribution
     rising = bool((combined[1:] >= combined[:-1]).all())
-    first, segment = _runs(combined) if rising else np.unique(combined, return_index=True, return_inverse=True)[1:]
+    first, segment = (
+        _runs(combined.astype(np.int64)) if rising else np.unique(combined, return_index=True, return_inverse=True)[1:]
+    )
     interval = np.maximum(samples.interval_ms, 1)
     frame = Frame(
         samples.time_ms,
@@ -345,7 +347,7 @@ def _before(part: _Part, chosen: Sequence[tuple[int, Metric]], values: Values) -
 
 
 def _gaps(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> tuple[I64, Bools, Bools]:
-    """Return, per chosen metric and row: time since the sample before, whether the boot changed, whether there is one."""
+    """Return, per chosen metric and row: time since the sample before, whether the boot changed, if there is one."""
     pattern = part.pattern
     at = np.ix_(_chosen_columns(part, chosen), pattern.series)
     times = pairs_before(pattern.time_ms, pattern, part.prior.time_ms[at])

@@ -17,7 +17,7 @@ from secondsight.process.enrich import Allocations, Stamps
 from secondsight.process.kinds import KindState
 from secondsight.process.land import Landing, Row
 from secondsight.process.raw import raw_columns
-from secondsight.process.series import CLUSTER, TENANT, I32
+from secondsight.process.series import CLUSTER, I32, TENANT
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import raw_table, rollup_table, tables
