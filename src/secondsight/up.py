@@ -24,6 +24,9 @@ TENANT = "default"
 REGION = "local"
 LOCAL_CLUSTER = "local"
 SIMULATED_CLUSTERS = (("cedar", "H100", 0.5), ("iris", "H200", 0.3), ("lotus", "A100", 0.2))
+SMALL_FLEET_HOSTS = 32
+SMALL_FLEET_SECONDS = 900
+"""A small simulated fleet begins a quarter of an hour ago, so that the first look shows something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,7 @@ def _simulate_settings(options: UpOptions, gateway_url: str) -> str:
             "gpus_per_host": options.simulate[1],
             "seed": options.seed,
             "incidents": list(options.incidents),
+            "since_seconds": SMALL_FLEET_SECONDS if options.simulate[0] <= SMALL_FLEET_HOSTS else 0,
         },
     )
     for name, board, hosts in simulated_clusters(options.simulate):

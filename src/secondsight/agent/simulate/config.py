@@ -31,7 +31,7 @@ class FleetConfig:
     """Settings of a simulated fleet.
 
     Attributes:
-        incidents: Names of incidents that befall the first cluster a minute after the start.
+        incidents: Names of incidents that befall the first cluster, a minute after it has caught up.
         batch_seconds: Seconds of samples per frame.
         since_seconds: Begin so long ago and catch up, `speed` event seconds per second.
     """
@@ -73,7 +73,7 @@ class FleetConfig:
             gpus_per_host=self.gpus_per_host,
             board=BOARD_NAMES[cluster.board],
             seed=self.seed + position,
-            incidents=tuple(incident_named(name, INCIDENT_START_SECONDS) for name in names),
+            incidents=tuple(incident_named(name, self.since_seconds + INCIDENT_START_SECONDS) for name in names),
         )
 
 
