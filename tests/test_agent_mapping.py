@@ -6,13 +6,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.exposition import parse, syntax_of
 from secondsight.agent.identity import Origin
 from secondsight.agent.mapping import Mapped, Mapper
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
+from secondsight.wire.frame import Stamp, decode, encode
+from secondsight.wire.schema import Definitions
 
 CASES = Path(__file__).parent / "cases" / "scrape"
 SCRAPES = sorted(path for path in CASES.iterdir() if path.suffix in (".prom", ".scrapes", ".openmetrics"))
@@ -113,3 +119,68 @@ def test_the_series_cache_does_not_change_the_answer() -> None:
     first, second = mapper.map(exposition, 0), mapper.map(exposition, 1000)
     assert first.of("node-a").cells == second.of("node-a").cells
     assert second.of("node-a").infos == []
+
+
+CAPTURES = Path(__file__).parents[1].parent / "shared" / "corpus" / "captures" / "prom"
+
+
+def frames_of(mapped: Mapped) -> int:
+    """Return how many frames a scrape makes, each decoded to be sure of it."""
+    frames = 0
+    for host, gathered in mapped.hosts.items():
+        for content in ContentBuilder(host, "").build(gathered, 0):
+            stamp = Stamp("c", "node-a", "scrape", 1, 0, 0, np.array([1_700_000_000_000], np.int64), 1000)
+            decode(encode(stamp, content, inline=True), Definitions())
+            frames += 1
+    return frames
+
+
+@pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"the public captures are not at {CAPTURES}")
+@pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.[po][rp]*[ms]")), ids=lambda path: path.name)
+def test_every_capture_makes_frames_or_is_counted(path: Path) -> None:
+    text = path.read_text()
+    exposition = parse(text, syntax_of("", text))
+    mapped = Mapper(load_catalog(), Origin("node-a", "t", 8000, remote=True)).map(exposition, 1_700_000_000_000)
+    discarded = sum(gathered.discarded.total() for gathered in mapped.hosts.values())
+    assert frames_of(mapped) > 0 or discarded + len(exposition.rejections) > 0
+    told = [sample for sample in exposition.samples if not sample.name.endswith("_created")]
+    assert mapped.samples + discarded >= len(told)
+
+
+NAMES = sorted(
+    {source.name for metric in load_catalog().metrics for source in metric.sources if source.system != "nvml"}
+    | {name + suffix for name in ("vllm:time_to_first_token_seconds",) for suffix in ("_bucket", "_sum", "_count")}
+)
+LABEL_NAMES = ["UUID", "uuid", "gpu", "GPU_I_ID", "device", "le", "quantile", "model_name", "pod", "instance", "engine"]
+LABEL_VALUES = ["", "0", "GPU-a", "MIG-b", "+Inf", "0.5", "node-b:9100", "x" * 600, "a,b=c", "\x00", "é"]
+ANY_VALUES = [
+    "0",
+    "1",
+    "NaN",
+    "+Inf",
+    "-1",
+    "9.223372036854776e+18",
+    "18446744073709551615",
+    "N/A",
+    "",
+    "1 1717236000000",
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(NAMES),
+            st.dictionaries(st.sampled_from(LABEL_NAMES), st.sampled_from(LABEL_VALUES), max_size=4),
+            st.sampled_from(ANY_VALUES),
+        ),
+        max_size=12,
+    )
+)
+def test_no_sample_breaks_a_scrape(rows: list[tuple[str, dict[str, str], str]]) -> None:
+    bodies = [",".join(f'{label}="{value}"' for label, value in labels.items()) for _, labels, _ in rows]
+    text = "".join(f"{name}{{{body}}} {value}\n" for (name, _, value), body in zip(rows, bodies, strict=True))
+    mapper = Mapper(load_catalog(), Origin("node-a", "t", 8000, remote=True))
+    for tick_ms in (1_717_236_000_000, 1_717_236_001_000):
+        frames_of(mapper.map(parse(text, syntax_of("", text)), tick_ms))

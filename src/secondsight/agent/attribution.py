@@ -7,12 +7,13 @@ before. Several workloads at once share the card; which of them a sample belongs
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from secondsight.agent.cells import Key
+from secondsight.agent.cells import Key, plain_text
 from secondsight.agent.identity import Workload
 from secondsight.wire.content import Event
 
 ALLOCATION = "job_gpu_allocation"
 REMEMBERED = 10_000
+TEXT_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +50,13 @@ class Allocations:
 def _event(key: Key, interval: _Open, end_ms: int | None) -> Event:
     workload = interval.workload
     pod = "/".join(text for text in (workload.namespace, workload.pod) if text)
-    attributes = {
+    named = {
         "job_id": workload.job or pod,
         "workload_id": "/".join(text for text in (pod, workload.container) if text),
         "owner_team": workload.namespace,
         "model_id": "",
         "via": "labels",
     }
+    attributes = {name: plain_text(text, TEXT_CHARACTERS) for name, text in named.items()}
     version = 1 if end_ms is None else 2
     return Event(ALLOCATION, *key, interval.start_ms, 0, end_ms, version, attributes)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from secondsight.agent.cells import HistogramPoint
 from secondsight.catalog.metric import Metric, Source
 
+COUNT_MAXIMUM = 2**63
 NOT_MEASURED_COUNT = 50
 """So many observations that all took no time at all were not measured."""
 
@@ -65,7 +66,7 @@ def _require_buckets(buckets: list[tuple[float, float]]) -> None:
         raise ValueError("histogram_no_inf")
     if any(not after[0] > before[0] for before, after in pairwise(buckets)):
         raise ValueError("histogram_order")
-    if any(count < 0 or not math.isfinite(count) or count != int(count) for _, count in buckets):
+    if any(not 0 <= count < COUNT_MAXIMUM or count != int(count) for _, count in buckets):
         raise ValueError("histogram_value")
     if any(after[1] < before[1] for before, after in pairwise(buckets)):
         raise ValueError("histogram_decreasing")

@@ -83,11 +83,15 @@ def part_text(pairs: Iterable[tuple[str, str]]) -> str:
     return ",".join(f"{name}={_escape(value)}" for name, value in sorted(pairs) if value)
 
 
+def plain_text(text: str, limit_characters: int) -> str:
+    """Return a text that any frame can carry: cut to a length, `_` for what cannot be printed."""
+    cut = text[:limit_characters]
+    return cut if cut.isprintable() else "".join(mark if mark.isprintable() else "_" for mark in cut)
+
+
 def _escape(value: str) -> str:
-    if value.isalnum():
-        return value
     text = value.replace("%", "%25").replace(",", "%2C").replace("=", "%3D")
-    return "".join(character if character.isprintable() else "_" for character in text)
+    return plain_text(text, len(text))
 
 
 DISCARD_REASONS: dict[Quality, str] = {

@@ -6,6 +6,7 @@ changes. Facts become an info when they change. Both remember a bounded number o
 
 import re
 
+from secondsight.agent.cells import plain_text
 from secondsight.wire.content import Event, Info
 
 REMEMBERED = 10_000
@@ -68,7 +69,7 @@ class Facts:
             self._known.clear()
         known = self._known.setdefault((metric, entity, ""), {})
         for name, value in attributes.items():
-            short = value[:INFO_VALUE_CHARACTERS]
+            short = plain_text(value, INFO_VALUE_CHARACTERS)
             if named or not self._is_reading(metric, known, name, short):
                 self._keep((metric, entity, ""), known, name, short)
 

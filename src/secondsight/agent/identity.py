@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from secondsight.agent.cells import Attributes, part_text
+from secondsight.agent.cells import Attributes, part_text, plain_text
 from secondsight.agent.exposition import Labels
 from secondsight.catalog.metric import Metric, Source
 from secondsight.model import EntityKind
@@ -18,6 +18,8 @@ from secondsight.model import EntityKind
 GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
 HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "instance")
 PART_VALUE_CHARACTERS = 128
+ENTITY_CHARACTERS = 256
+ATTRIBUTE_CHARACTERS = 200
 
 NOT_ON_SLICES = frozenset(
     {
@@ -101,6 +103,11 @@ def entity_of(kind: EntityKind, labels: Mapping[str, str], origin: Origin, host:
             return labels.get("component", origin.target)
 
 
+def is_usable(identifier: str) -> bool:
+    """Tell whether a host or an entity can be named so in a frame."""
+    return 0 < len(identifier) <= ENTITY_CHARACTERS and identifier.isprintable()
+
+
 def gpu_id(text: str) -> str:
     """Return the UUID of a physical GPU in one spelling, or "" if the text names none."""
     lower = text.lower()
@@ -182,4 +189,4 @@ def _first(labels: Mapping[str, str], *names: str) -> str:
 
 
 def _present(*pairs: tuple[str, str]) -> Attributes:
-    return tuple((name, value[:200]) for name, value in pairs if value)
+    return tuple((name, plain_text(value, ATTRIBUTE_CHARACTERS)) for name, value in pairs if value)

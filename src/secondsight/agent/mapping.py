@@ -30,6 +30,7 @@ ENTITIES_MAXIMUM = 10_000
 """Entities and parts that one target may have in an hour; further ones are refused."""
 
 HOUR_MS = 3_600_000
+EVENT_CODE_MAXIMUM = 2**53
 
 _BUCKETS, _SUM, _COUNT, _CREATED = "_bucket", "_sum", "_count", "_created"
 
@@ -168,7 +169,7 @@ class Mapper:
     def _slot(self, metric: Metric, source: Source, labels: dict[str, str], suffix: str) -> Slot | str:
         host = identity.host_of(labels, self._origin)
         entity = identity.entity_of(metric.kind, labels, self._origin, host)
-        if not entity:
+        if not identity.is_usable(entity) or not identity.is_usable(host):
             return "no_identity"
         try:
             part = identity.part_of(metric, source, labels)
@@ -251,6 +252,9 @@ class Mapper:
         time_ms = tick_ms if candidate.time_ms is None else candidate.time_ms
         if candidate.value is None and candidate.quality is not Quality.ABSENT_SOURCE_BLANK:
             return
+        if candidate.value is not None and abs(candidate.value) > EVENT_CODE_MAXIMUM:
+            gathered.discarded["out_of_range"] += 1
+            return
         event = self._events.see(slot.metric.name, slot.entity, slot.part, candidate.value, time_ms)
         if event is not None:
             gathered.events.append((slot.metric.kind, event))
@@ -265,7 +269,7 @@ class Mapper:
                         metric, source, (host, identity.entity_of(metric.kind, known, self._origin, host)), value
                     )
         gpu = identity.entity_of(EntityKind.GPU, known, self._origin, host)
-        if gpu and identity.GPU_ID_LABELS[0] in known:
+        if identity.is_usable(gpu) and identity.GPU_ID_LABELS[0] in known:
             named = {"gpu_model": "name", "index": "index", "pci_bus_id": "pci_bus_id"}
             facts = {named[name]: value for name, value in identity.attributes_of(EntityKind.GPU, known, "")}
             self._facts.learn("gpu_info", gpu, facts | {"uuid": gpu}, named=True)
@@ -274,7 +278,7 @@ class Mapper:
     def _learn(self, metric: Metric, source: Source, whom: tuple[str, str], value: str) -> None:
         host, entity = whom
         attribute = dict(source.part).get("attribute")
-        if entity and attribute:
+        if identity.is_usable(entity) and attribute:
             self._facts.learn(metric.name, entity, {attribute: value}, named=True)
             self._host_of_fact[entity] = host
 
