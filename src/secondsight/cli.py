@@ -23,7 +23,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8470"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parsed = _parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
     logging.basicConfig(
         level=os.environ.get("SECONDSIGHT_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -57,9 +57,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="secondsight", description="Every second of every GPU in a fleet, kept and explained.")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    whole = _Parser(prog="secondsight", description="Every second of every GPU in a fleet, kept and explained.")
+    commands = whole.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
     _add_up(commands)
     for name, text, run in (
         ("gateway", "take samples in", _gateway),
@@ -72,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_reads(commands)
     _add_metrics(commands)
-    return parser
+    return whole
 
 
 def _command(
