@@ -42,7 +42,8 @@ soak: $(VENV)/ready $(PAGES)  ## the long fuzz, chaos and load runs
 	@SECONDSIGHT_SOAK=1 $(VENV)/bin/pytest -m soak --timeout 7200 -p no:cacheprovider
 
 format: $(VENV)/ready  ## rewrite sources in the one format
-	@$(VENV)/bin/ruff format src tests bench && $(VENV)/bin/ruff check --fix --quiet src tests bench
+	@$(VENV)/bin/ruff format --quiet src tests bench tools && $(VENV)/bin/ruff check --fix --quiet src tests bench tools
+	@$(PY) tools/reference.py && $(PY) -m secondsight.catalog.reference >docs/reference/metrics.md
 	@$(NPM) run --silent format
 
 bench:  ## list the benchmarks; make bench-NAME runs one

@@ -11,8 +11,8 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ]; then
   step "installing chromium for the browser tests"
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-dejavu-core >/dev/null
 fi
-step format && "$bin/ruff" format --check --quiet src tests bench
-step lint && "$bin/ruff" check --quiet src tests bench
+step format && "$bin/ruff" format --check --quiet src tests bench tools
+step lint && "$bin/ruff" check --quiet src tests bench tools
 step types && "$bin/mypy"
 step "import rules" && "$bin/lint-imports" --no-cache
 step "pages: format, lint, types, unit tests" && (cd web && PATH="$node_bin:$PATH" npm run --silent check && PATH="$node_bin:$PATH" npm test --silent)

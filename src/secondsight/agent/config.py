@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.agent.scrape import Target
+from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.errors import Rejected
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}").fullmatch
@@ -26,6 +27,7 @@ class AgentConfig:
         host_metrics: Read this host's /proc and /sys.
         root: Folder that holds proc and sys, when they are mounted elsewhere.
         scrape: Exporters and engines to read.
+        simulate: GPUs to make up in this host; none if absent.
         spool_mib: Most that the spool may hold; beyond, the oldest goes.
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
@@ -44,6 +46,7 @@ class AgentConfig:
     host_metrics: bool = True
     root: Path = Path("/")
     scrape: tuple[Target, ...] = ()
+    simulate: SimulatedGpus | None = None
     spool_mib: int = 512
     aside_mib: int = 16
     batch_seconds: float = 5.0

@@ -1,0 +1,91 @@
+"""Write docs/reference/configuration.md and commands.md from the settings' docstrings and the command line's parser."""
+
+import argparse
+import dataclasses
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from secondsight.agent.config import AgentConfig
+from secondsight.agent.scrape import Target
+from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
+from secondsight.agent.simulate.reader import SimulatedGpus
+from secondsight.api.config import ApiConfig
+from secondsight.cli import parser
+from secondsight.gateway.config import GatewayConfig
+from secondsight.process.config import ServeConfig
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+TABLES: tuple[tuple[str, type[Any], str], ...] = (
+    ("[agent]", AgentConfig, "What collects from one host."),
+    ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
+    ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
+    ("[gateway]", GatewayConfig, "What takes samples in."),
+    ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
+    ("[api]", ApiConfig, "What serves pages and the read API."),
+    ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
+    ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),
+)
+
+
+def configuration() -> str:
+    """Return the page of all settings."""
+    lines = [
+        "# Configuration",
+        "",
+        "One TOML file, given with `--config`, may hold a table for each part. `SECONDSIGHT_<PART>_<KEY>` in the",
+        "environment overrides a key (`SECONDSIGHT_GATEWAY_LISTEN`). Unknown keys and wrong types are errors. Secrets",
+        "stand in files or in the environment, never in this file.",
+    ]
+    for name, settings, text in TABLES:
+        lines += ["", f"## `{name}`", "", text, "", "| key | default | meaning |", "| --- | --- | --- |"]
+        lines += _rows(settings)
+    return "\n".join(lines) + "\n"
+
+
+def commands() -> str:
+    """Return the page of all commands."""
+    os.environ["COLUMNS"] = "110"
+    lines = ["# Commands", "", "Exit codes: 0 fine, 1 failed, 2 wrong use."]
+    for command in _leaves(parser()):
+        lines += ["", f"## `{command.prog}`", "", "```", command.format_help().strip(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(settings: type[Any]) -> Iterator[str]:
+    meanings = _meanings(settings)
+    for field in dataclasses.fields(settings):
+        yield f"| `{field.name}` | {_default(field)} | {meanings.get(field.name, '')} |"
+
+
+def _meanings(settings: type[Any]) -> dict[str, str]:
+    """Return field -> text of the docstring's section of attributes; one text may stand for several fields."""
+    _, _, section = (inspect.getdoc(settings) or "").partition("Attributes:\n")
+    meanings: dict[str, str] = {}
+    for names, text in re.findall(r"^    ([\w, ]+): (.+(?:\n        .+)*)", section, flags=re.MULTILINE):
+        meanings |= dict.fromkeys(names.split(", "), re.sub(r"\s+", " ", text))
+    return meanings
+
+
+def _default(field: "dataclasses.Field[Any]") -> str:
+    if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+        return "required"
+    value = field.default if field.default is not dataclasses.MISSING else None
+    return "" if value in (None, "", ()) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _leaves(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    nested = [action for action in command._actions if isinstance(action, argparse._SubParsersAction)]
+    if not nested:
+        yield command
+    for action in nested:
+        for child in action.choices.values():
+            yield from _leaves(child)
+
+
+if __name__ == "__main__":
+    (FOLDER / "configuration.md").write_text(configuration())
+    (FOLDER / "commands.md").write_text(commands())
