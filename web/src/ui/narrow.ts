@@ -2,7 +2,7 @@
 
 import { useSyncExternalStore } from "react";
 
-const QUERY = "(max-width: 640px)";
+const QUERY = "(max-width: 860px)";
 
 function subscribe(notify: () => void): () => void {
   const media = matchMedia(QUERY);

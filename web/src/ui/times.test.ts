@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { formatDuration, formatRange, formatShortRange, formatTick, parseResolution } from "./times";
+import {
+  formatAge,
+  formatDuration,
+  formatRange,
+  formatShortRange,
+  formatTick,
+  parseResolution,
+} from "./times";
 
 const MORNING = Date.UTC(2026, 10, 29, 10, 15, 0);
 
@@ -23,6 +30,12 @@ describe("formatDuration", () => {
     [7_500_000, "2 h 5 min"],
     [273_600_000, "3 d 4 h"],
   ])("%d ms is %s", (ms, text) => expect(formatDuration(ms)).toBe(text));
+});
+
+describe("formatAge", () => {
+  it("keeps the largest unit", () => {
+    expect([3100, 752_000, 7_500_000].map(formatAge)).toEqual(["3.1 s", "12 min", "2 h"]);
+  });
 });
 
 describe("parseResolution", () => {

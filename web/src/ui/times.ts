@@ -43,6 +43,11 @@ export function formatDuration(ms: number): string {
   return joined(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
+/** The same in its largest unit alone, for narrow columns: "3.1 s", "12 min", "2 h". */
+export function formatAge(ms: number): string {
+  return formatDuration(ms).split(" ").slice(0, 2).join(" ");
+}
+
 function joined(large: number, largeUnit: string, small: number, smallUnit: string): string {
   return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 }

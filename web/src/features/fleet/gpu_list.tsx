@@ -5,7 +5,7 @@ import { type Catalog, type Gpu, type Status, unitOf } from "../../api/fleet";
 import { Icon, StatusWord, type Tone } from "../../ui/icon";
 import { useNarrow } from "../../ui/narrow";
 import { Link, navigate } from "../../ui/navigation";
-import { formatDuration } from "../../ui/times";
+import { formatAge } from "../../ui/times";
 import { formatValue } from "../../ui/units";
 import { type RowSpan, rowsInSight } from "../../ui/window_rows";
 import { COLUMNS, type Column, filterGpus, nameOf, nextSort, type Sort, sortGpus } from "./gpu_rows";
@@ -108,7 +108,7 @@ function cellOf(gpu: Gpu, column: Column, catalog: Catalog | undefined, now: num
     case "job":
       return gpu.job === "" ? "–" : gpu.job;
     case "age":
-      return gpu.lastSeen === null ? "never" : formatDuration(now - gpu.lastSeen);
+      return gpu.lastSeen === null ? "never" : formatAge(now - gpu.lastSeen);
     default:
       return <StatusWord tone={TONES[gpu.status]} word={WORDS[gpu.status]} />;
   }
