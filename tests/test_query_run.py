@@ -23,9 +23,11 @@ from secondsight.errors import Rejected
 from secondsight.model import EntityKind, Quality
 from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
+from secondsight.query.fleet import compile_newest
 from secondsight.query.inventory import compile_expected, compile_progress, compile_rewrites
 from secondsight.query.plan import Situation, Span, plan_series
 from secondsight.query.request import Filters, Format, QueryText, parse_query
+from secondsight.query.rows import compile_rows
 from secondsight.query.run import QueryRunner, compile_silent
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
@@ -275,6 +277,21 @@ def test_the_small_tables_are_scoped_too(store, name):
     assert {(row["tenant_id"], row["entity"]) for row in silent.to_pylist()} == allowed
 
 
+@pytest.mark.parametrize("name", SCOPES)
+def test_rows_and_newest_values_are_scoped_too(store, name):
+    scope, allowed = SCOPES[name]
+    query = parse_query(text(metric=f"{GAUGE},{COUNTER}"), CATALOG, NOW)
+    plans = [plan_series(query, selected, Situation(NOW, entities=3)) for selected in query.selected]
+    read = QueryRunner(store, ManualClock(NOW)).inventory.read
+    for statement in (compile_rows(plans, scope), compile_newest([CATALOG.get(POWER)], NOW, scope)):
+        found = {(row["tenant_id"], row["entity"]) for row in read(statement).to_pylist()}
+        assert found - {("t1", "GPU-twice")} == allowed
+    denying = replace(scope, denied_metrics=frozenset({GAUGE, POWER}))
+    for refused in (lambda: compile_rows(plans, denying), lambda: compile_newest([CATALOG.get(POWER)], NOW, denying)):
+        with pytest.raises(Rejected):
+            refused()
+
+
 def test_nothing_is_compiled_without_a_scope():
     query = parse_query(text(), CATALOG, NOW)
     plan = plan_series(query, query.selected[0], Situation(NOW))
@@ -284,6 +301,8 @@ def test_nothing_is_compiled_without_a_scope():
         for compiled in (compile_progress, compile_rewrites):
             with pytest.raises(TypeError):
                 compiled(scope)
+        with pytest.raises(TypeError):
+            compile_rows([plan], scope)
     with pytest.raises(TypeError):
         compile_series(plan)
 

@@ -1,5 +1,6 @@
 import random
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.query.compile import compile_series
 from secondsight.query.plan import Situation, plan_series
 from secondsight.query.request import QueryText, parse_query
+from secondsight.query.rows import compile_rows, figures_of, suits_rows
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -134,3 +136,37 @@ def test_seconds_and_rollups_give_the_same_figures(store, metric, aggregate, gro
     for label, points in raw.items():
         assert rolled[label] == pytest.approx(points, rel=1e-12)
         assert split[label] == pytest.approx(points, rel=1e-12)
+
+
+def values_of(rows, groups):
+    points = {}
+    for row in rows.to_pylist():
+        if row["figure"] is not None and row["figure"] == row["figure"] and not row["is_entity"]:
+            points[(*(row[name] for name in groups), row["bucket_ms"])] = row["figure"]
+    return points
+
+
+@pytest.mark.parametrize("resolution", ["1s", "7s", "30s", "2m", "range"])
+@pytest.mark.parametrize("several_sources", [True, False])
+def test_a_small_question_has_the_figures_of_a_large_one(store, resolution, several_sources):
+    """Both roads, rows in numpy and windows in SQL, give the same points and the same coverage."""
+    for metric, aggregate, group, _ in CASES:
+        if group:
+            continue
+        text = replace(ask(metric, aggregate, resolution=resolution), from_=str(T0 + 60_000))
+        query = parse_query(text, CATALOG, NOW)
+        situation = Situation(NOW, entities=4, several_sources=several_sources)
+        plan = plan_series(query, query.selected[0], situation)
+        assert suits_rows([plan], situation)
+        scope = scope_of("t1", "t2") if several_sources else scope_of("t2")
+        large, small = compile_series(plan, scope), compile_rows([plan], scope)
+        expected = store.query(large.sql, large.params, large.settings)
+        found = figures_of(store.query(small.sql, small.params, small.settings), plan)
+        labels = ("tenant_id", "cluster_id", "host_id", "entity", "part")
+        assert values_of(found, labels) == pytest.approx(values_of(expected, labels), rel=1e-12), (metric, aggregate)
+        quality = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
+        held = [
+            {tuple(row[name] for name in labels): [row[name] for name in quality] for row in one if row["is_entity"]}
+            for one in (found.to_pylist(), expected.to_pylist())
+        ]
+        assert held[0] == held[1], (metric, aggregate)

@@ -30,16 +30,18 @@ class Member:
 _COVERED = "if(mapContains(covered_other, {key}), covered_other[{key}], covered_ms)"
 _PAIRED = "if(isNull({name_increase}), 0, if(mapContains(increase_other, {key}), increase_other[{key}], covered_ms))"
 
-WEIGHTED = Member("weighted", "sum({wide_value} * cover_ms)", "sum({wide_sum})")
+WEIGHTED = Member("weighted", "{wide}(sum({exact}(v) * cover_ms))", "{wide}(sum({name_sum}))")
 COVERED = Member("covered", "toInt64(sum(cover_ms))", f"toInt64(sum({_COVERED}))")
 LOWEST = Member("lowest", "toFloat64(min(v))", "toFloat64(min({name_min}))")
 HIGHEST = Member("highest", "toFloat64(max(v))", "toFloat64(max({name_max}))")
 LATEST = Member("latest", "toFloat64(argMax(v, t))", "toFloat64(argMax({name_last}, last_event_time))")
 LATEST_AT = Member("latest_at", "max(t)", "max(toUnixTimestamp64Milli(last_event_time))")
-INCREASE = Member("increase", "sum({wide_increase})", "sum({wide_stored_increase})")
+INCREASE = Member("gained", "{wide}(sum(increase))", "{wide}(sum({name_increase}))")
 PAIRED = Member("paired", "toInt64(sum(pair_ms))", f"toInt64(sum({_PAIRED}))")
 RESETS = Member("resets", "toInt64(sum(is_reset))", "toInt64(sum(resets[{key}]))")
 CHANGES = Member("changes", "toInt64(sum(is_change))", "toInt64(sum(changes[{key}]))")
+
+_SUFFIXES = ("sum", "min", "max", "last", "increase")
 
 NEEDED: dict[Aggregate, tuple[Member, ...]] = {
     Aggregate.AVG: (WEIGHTED, COVERED),
@@ -64,8 +66,8 @@ MERGED: dict[Aggregate, str] = {
     Aggregate.MAX: "max(highest)",
     Aggregate.LAST: "argMax(latest, latest_at)",
     Aggregate.COUNT: "sum(covered) / 1000",
-    Aggregate.RATE: "if(sum(paired) > 0, toFloat64(sum(increase)) * 1000 / sum(paired), NULL)",
-    Aggregate.INCREASE: "toFloat64(sum(increase))",
+    Aggregate.RATE: "if(sum(paired) > 0, toFloat64(sum(gained)) * 1000 / sum(paired), NULL)",
+    Aggregate.INCREASE: "toFloat64(sum(gained))",
     Aggregate.RESETS: "sum(resets)",
     Aggregate.CHANGES: "sum(changes)",
 }
@@ -83,7 +85,7 @@ def sample_expression(member: Member, metric: Metric) -> str:
 
 def rollup_expression(member: Member, metric: Metric, key: str) -> str:
     """Return the member of a window over its 30 s rows; `key` is the bound name of the metric."""
-    columns = {f"name_{suffix}": quoted(f"{metric.name}_{suffix}") for suffix in ("min", "max", "last", "increase")}
+    columns = {f"name_{suffix}": quoted(f"{metric.name}_{suffix}") for suffix in _SUFFIXES}
     return member.from_rollup.format(key=key, **columns, **_casts(metric))
 
 
@@ -92,19 +94,11 @@ def value_of_last(metric: Metric) -> str:
     return quoted(f"{metric.name}_last")
 
 
+def exact_cast(metric: Metric) -> str:
+    """Return the function that gives a value the type in which one window's sums are exact, as stored rollups are."""
+    return "toFloat64" if metric.dtype == FLOAT else "toInt64"
+
+
 def _casts(metric: Metric) -> dict[str, str]:
-    """Return values widened so that no sum overflows: integers to 128 bits, floats as they are."""
-    stored_sum, stored_increase = quoted(f"{metric.name}_sum"), quoted(f"{metric.name}_increase")
-    if metric.dtype == FLOAT:
-        return {
-            "wide_value": "v",
-            "wide_sum": stored_sum,
-            "wide_increase": "increase",
-            "wide_stored_increase": stored_increase,
-        }
-    return {
-        "wide_value": "toInt128(v)",
-        "wide_sum": f"toInt128({stored_sum})",
-        "wide_increase": "toInt128(increase)",
-        "wide_stored_increase": f"toInt128({stored_increase})",
-    }
+    """Return the functions for sums over one window, which fit into 64 bits, and over many, which need 128."""
+    return {"exact": exact_cast(metric), "wide": "toFloat64" if metric.dtype == FLOAT else "toInt128"}

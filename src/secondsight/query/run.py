@@ -21,7 +21,8 @@ from secondsight.query.compile import compile_series
 from secondsight.query.coverage import Coverage, Key, carriers, coverage_of, held_of, keys_of, stretches_of
 from secondsight.query.inventory import Inventory, Progress, progress_of
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series
-from secondsight.query.request import Filters, MetricQuery, Selected
+from secondsight.query.request import Filters, MetricQuery
+from secondsight.query.rows import compile_rows, figures_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds
@@ -62,10 +63,12 @@ class QueryRunner:
             Retryable: The store is away or busy.
         """
         now_ms = self._clock.now_ms()
-        if len(query.selected) == 1:
-            return _assembled(query, [self._part(query, query.selected[0], scope, now_ms)], now_ms)
-        with ThreadPoolExecutor(min(AT_ONCE, len(query.selected))) as pool:
-            parts = list(pool.map(lambda selected: self._part(query, selected, scope, now_ms), query.selected))
+        expected = self.inventory.expected(query.selected[0].metric.kind, query.filters, scope)
+        progress = progress_of(self.inventory.progress(scope), expected, now_ms)
+        situation = replace(situation_of(expected, progress, now_ms), rewrites=self.inventory.rewrites(scope))
+        plans = [plan_series(query, selected, situation) for selected in query.selected]
+        found = self._read(plans, situation, scope)
+        parts = [self._part(plan, rows, expected, progress, scope) for plan, rows in zip(plans, found, strict=True)]
         return _assembled(query, parts, now_ms)
 
     def top(self, query: MetricQuery, count: int, scope: Scope, *, highest: bool = True) -> Answer:
@@ -78,17 +81,22 @@ class QueryRunner:
         ranked = sorted(answer.series, key=lambda one: one.values[0], reverse=highest)
         return replace(answer, series=tuple(ranked[:count]), next_cursor="")
 
-    def _part(self, query: MetricQuery, selected: Selected, scope: Scope, now_ms: int) -> _Part:
-        metric = selected.metric
-        expected = self.inventory.expected(metric.kind, query.filters, scope)
-        progress = progress_of(self.inventory.progress(scope), expected, now_ms)
-        situation = situation_of(expected, progress, now_ms)
-        plan = plan_series(query, selected, replace(situation, rewrites=self.inventory.rewrites(scope)))
-        rows = self.inventory.read(compile_series(plan, scope))
+    def _read(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> list[Any]:
+        """Return the rows of each plan: few rows in one statement for all of them, else one statement for each."""
+        if suits_rows(plans, situation):
+            rows = self.inventory.read(compile_rows(plans, scope))
+            return [figures_of(rows, plan) for plan in plans]
+        statements = [compile_series(plan, scope) for plan in plans]
+        if len(statements) == 1:
+            return [self.inventory.read(statements[0])]
+        with ThreadPoolExecutor(min(AT_ONCE, len(statements))) as pool:
+            return list(pool.map(self.inventory.read, statements))
+
+    def _part(self, plan: SeriesPlan, rows: Any, expected: Any, progress: Progress, scope: Scope) -> _Part:
         whole_range = _COMPUTE.equal(rows["is_entity"], 1)
         stored, points = rows.filter(whole_range), rows.filter(_COMPUTE.invert(whole_range))
         held = held_of(stored)
-        stretches = carriers(metric, stretches_of(expected, plan.span, plan.due_ms), held)
+        stretches = carriers(plan.selected.metric, stretches_of(expected, plan.span, plan.due_ms), held)
         silent = self._silent(plan, scope) if stretches.keys() - held.keys() else frozenset()
         return _Part(
             series=_series(points, plan),

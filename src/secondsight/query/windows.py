@@ -9,7 +9,7 @@ from secondsight.process.cells import WINDOW_MS
 from secondsight.process.counters import JITTER_SHIFT, STEP_SLACK_SECONDS, starts_at_zero
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
 from secondsight.query.aggregates import QUANTILES, Aggregate
-from secondsight.query.members import members_of, rollup_expression, sample_expression, value_of_last
+from secondsight.query.members import exact_cast, members_of, rollup_expression, sample_expression, value_of_last
 from secondsight.query.plan import SeriesPlan, Span
 from secondsight.query.request import Filters, Group
 from secondsight.query.scoped import ScopedTables
@@ -29,7 +29,7 @@ OWNERS: dict[Group, str] = {
 }
 """Dimensions that are columns of a row but no part of a series' identity."""
 
-_PAIRS = frozenset({Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.CHANGES})
+PAIRED = frozenset({Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.CHANGES})
 _QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
 
 
@@ -63,7 +63,7 @@ def samples(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Para
         f"least(interval_ms, next_t - t, window_ms + {base} - t) AS cover_ms",
         "intDiv(t, interval_ms) != intDiv(prev_t, interval_ms) AS is_slot",
         f"prev_t >= {start} AND t - prev_t > interval_ms + greatest(3 * interval_ms, 3000) AS is_gap",
-        *(_pairs(plan) if plan.selected.aggregate in _PAIRS else ()),
+        *(_pairs(plan) if plan.selected.aggregate in PAIRED else ()),
     ]
     tail = [_best_source("window_ms")] if plan.several_sources and plan.selected.aggregate in QUANTILES else []
     return select(columns, neighbours, where=[f"t >= {start}"], tail=tail)
@@ -104,7 +104,7 @@ def _raw_leg(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Par
 
 
 def _with_neighbours(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
-    paired = plan.selected.aggregate in _PAIRS
+    paired = plan.selected.aggregate in PAIRED
     back_ms = plan.lookback_ms if paired else 0
     rows = tables.table(
         plan.raw_table,
@@ -136,7 +136,7 @@ def _with_neighbours(plan: SeriesPlan, span: Span, tables: ScopedTables, paramet
 
 def _pairs(plan: SeriesPlan) -> list[str]:
     """Return what a sample and the one before it say together: increase, time between, reset, change."""
-    metric = plan.selected.metric
+    metric, exact = plan.selected.metric, exact_cast(plan.selected.metric)
     fall = (
         "prev_v - v <= bitShiftRight(prev_v, {0})"
         if metric.dtype.startswith("u")
@@ -147,7 +147,7 @@ def _pairs(plan: SeriesPlan) -> list[str]:
         "boot_id != prev_boot AND boot_id != '' AND prev_boot != '' AS is_new_epoch",
         f"v < prev_v AND ({fall.format(JITTER_SHIFT)}) AS is_jitter",
         "is_near AND NOT is_new_epoch AND v < prev_v AND NOT is_jitter AS is_reset",
-        "multiIf(is_reset OR is_new_epoch, v, v < prev_v, v - v, v - prev_v) AS step",
+        f"multiIf(is_reset OR is_new_epoch, {exact}(v), is_jitter, {exact}(0), {exact}(v) - {exact}(prev_v)) AS step",
         f"is_near AND {' AND '.join(_countable(metric))} AS is_pair",
         "if(is_pair, step, NULL) AS increase",
         "if(is_pair, t - prev_t, 0) AS pair_ms",

@@ -1,0 +1,249 @@
+"""Answer a small question from its rows: read them once for all metrics, and make the figures in numpy.
+
+The same definitions as the statements of `compile.py`, cheaper where few rows are spread over many metrics: one GPU's
+telemetry. The result has the columns of `compile.compile_series`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from secondsight.access.scope import Scope
+from secondsight.process.counters import Increase, Pairs, increase_of
+from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
+from secondsight.query.aggregates import Aggregate
+from secondsight.query.coverage import GAP_MS, GAP_SLOTS
+from secondsight.query.plan import SeriesPlan, Situation, Span
+from secondsight.query.request import Group
+from secondsight.query.scoped import ScopedTables
+from secondsight.query.statement import Parameters, Statement
+from secondsight.query.windows import FAR_MS, IDENTITY, LATE_MS, PAIRED, filter_predicates, raw_bounds
+from secondsight.store.spec import quoted
+
+ROWS_MAXIMUM = 50_000
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+Values = NDArray[Any]
+Bools = NDArray[np.bool_]
+
+_AGGREGATES = frozenset(Aggregate) - {Aggregate.P50, Aggregate.P95, Aggregate.P99}
+_EXTREMES: dict[Aggregate, Any] = {Aggregate.MIN: np.minimum, Aggregate.MAX: np.maximum}
+_SERIES = (*IDENTITY, "collector_id")
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Samples of one metric that count, sorted by entity, window, time; shape (rows,) each.
+
+    Attributes:
+        row: Position in the rows read.
+        starts: Where each (entity, output window) begins.
+    """
+
+    row: NDArray[np.intp]
+    entity: I64
+    t: I64
+    v: Values
+    cover_ms: I64
+    bucket_ms: I64
+    is_slot: Bools
+    is_gap: Bools
+    pair_ms: I64
+    increase: Values
+    is_pair: Bools
+    is_reset: Bools
+    is_change: Bools
+    starts: NDArray[np.intp]
+
+
+def suits_rows(plans: Sequence[SeriesPlan], situation: Situation) -> bool:
+    """Tell whether plans of one request are few rows of single entities, read from 1 s rows alone."""
+    if not situation.entities:
+        return False
+    spans = [plan.raw for plan in plans]
+    alike = all(span is not None and span == spans[0] for span in spans)
+    single = all(
+        set(plan.groups) == {Group.GPU, Group.PART} and plan.selected.aggregate in _AGGREGATES for plan in plans
+    )
+    range_ms = max(plan.span.to_ms - plan.span.from_ms + _lookback_ms(plan) for plan in plans)
+    return alike and single and situation.entities * range_ms // situation.interval_ms <= ROWS_MAXIMUM
+
+
+def compile_rows(plans: Sequence[SeriesPlan], scope: Scope) -> Statement:
+    """Return the statement for the rows that some plans over one range need, sorted by series and time.
+
+    Raises:
+        TypeError: There is no scope.
+        Rejected(forbidden_metric): The scope denies one of the metrics.
+    """
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    names = [plan.selected.metric.name for plan in plans]
+    for name in names:
+        tables.check_metric(name)
+    first = plans[0]
+    span = Span(first.span.from_ms - max(_lookback_ms(plan) for plan in plans), first.span.to_ms)
+    some = " OR ".join(f"isNotNull({quoted(name)})" for name in names)
+    columns = [
+        *_SERIES,
+        "source_rank",
+        "boot_id",
+        "toUnixTimestamp64Milli(event_time) AS t",
+        "toInt64(greatest(interval_ms, 1)) AS cadence_ms",
+        f"toUnixTimestamp64Milli(ingest_time) - t > {LATE_MS} AS is_late",
+        *map(quoted, names),
+    ]
+    where = [*raw_bounds(span, parameters), f"({some})", *filter_predicates(first.filters, tables, parameters)]
+    order = [f"ORDER BY {', '.join([*_SERIES, 't'])}"]
+    rows = tables.table(first.raw_table, columns, where, tail=order, final=any(plan.final_raw for plan in plans))
+    return Statement(rows[1:-1], parameters.values())
+
+
+def figures_of(rows: Any, plan: SeriesPlan) -> Any:
+    """Return the points of a plan and its rows for coverage, from the rows of `compile_rows`."""
+    samples = _samples(rows, plan)
+    entities = np.flatnonzero(np.diff(samples.entity, prepend=-1))
+    late = rows["is_late"].to_numpy().astype(np.int64)[samples.row]
+    points = _table(rows, samples, samples.starts, _figures(samples, plan.selected.aggregate), late)
+    unknown = np.full(entities.size, np.nan)
+    return pa.concat_tables([points, _table(rows, samples, entities, unknown, late, is_entity=1)])
+
+
+def _samples(rows: Any, plan: SeriesPlan) -> _Samples:
+    """Return the samples of a plan's metric with what they cover, as `windows.samples` does."""
+    column = rows[plan.selected.metric.name].combine_chunks()
+    row = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    v = column.drop_null().to_numpy()
+    t, interval = (_integers(rows, name)[row] for name in ("t", "cadence_ms"))
+    entity, series = (_codes(rows, names)[row] for names in (IDENTITY, _SERIES))
+    same = np.concatenate([[False], series[1:] == series[:-1]]) if row.size else np.empty(0, np.bool_)
+    before = np.where(same, np.roll(t, 1), 0)
+    after = np.where(np.roll(same, -1), np.roll(t, -1), FAR_MS)
+    window = t // plan.base_ms * plan.base_ms
+    found = _pairs(rows, plan, row, v, t - before, same)
+    from_ms = plan.span.from_ms
+    counted = t >= from_ms
+    if plan.several_sources:
+        counted &= _is_best(rows, row, entity, window, counted)
+    bucket = np.full(t.size, from_ms) if plan.whole else window // plan.resolution_ms * plan.resolution_ms
+    order = np.lexsort((t, bucket, entity))
+    order = order[counted[order]]
+    changes = np.concatenate([[True], (np.diff(entity[order]) != 0) | (np.diff(bucket[order]) != 0)])
+    return _Samples(
+        row=row[order],
+        entity=entity[order],
+        t=t[order],
+        v=v[order],
+        cover_ms=np.minimum(np.minimum(interval, after - t), window + plan.base_ms - t)[order],
+        bucket_ms=bucket[order],
+        is_slot=(t // interval != before // interval)[order] & (t[order] < plan.due_ms),
+        is_gap=((before >= from_ms) & (t - before > interval + np.maximum(GAP_SLOTS * interval, GAP_MS)))[order],
+        pair_ms=np.where(found.counted, t - before, 0)[order],
+        increase=found.increase[order],
+        is_pair=found.counted[order],
+        is_reset=found.reset[order],
+        is_change=(same & (t - before <= PAIR_MAXIMUM_MS) & (v != np.roll(v, 1)))[order],
+        starts=np.flatnonzero(changes[: order.size]),
+    )
+
+
+def _pairs(rows: Any, plan: SeriesPlan, row: NDArray[np.intp], v: Values, gap_ms: I64, same: Bools) -> Increase:
+    """Return what each sample adds to the one before it; nothing where the aggregate does not ask."""
+    nothing = np.zeros(row.size, np.bool_)
+    if plan.selected.aggregate not in PAIRED or plan.selected.aggregate is Aggregate.CHANGES:
+        return Increase(np.zeros(row.size), nothing, nothing, 0)
+    boots = rows["boot_id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    boot = boots.indices.to_numpy()[row]
+    known = boot != boots.dictionary.to_pylist().index("") if "" in boots.dictionary.to_pylist() else ~nothing
+    new_epoch = same & (boot != np.roll(boot, 1)) & known & np.roll(known, 1)
+    return increase_of(plan.selected.metric, Pairs(v, np.roll(v, 1), gap_ms, new_epoch, same))
+
+
+def _is_best(rows: Any, row: NDArray[np.intp], entity: I64, window: I64, counted: Bools) -> Bools:
+    """Tell which samples are of the collector that counts for their entity and window: the least rank, then name."""
+    names = rows["collector_id"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str)
+    _, collector = np.unique(names, return_inverse=True)
+    rank = (_integers(rows, "source_rank") * (collector.max(initial=0) + 1) + collector)[row]
+    order = np.lexsort((rank, ~counted, window, entity))
+    first = np.concatenate([[True], (np.diff(entity[order]) != 0) | (np.diff(window[order]) != 0)])[: order.size]
+    best = np.empty(order.size, np.int64)
+    best[order] = rank[order][first][np.cumsum(first) - 1] if order.size else 0
+    is_best: Bools = rank == best
+    return is_best
+
+
+def _figures(samples: _Samples, aggregate: Aggregate) -> Any:
+    """Return the figure of each output window, NaN where nothing is known."""
+    if not samples.t.size:
+        return np.empty(0)
+    if aggregate in PAIRED:
+        return _paired_figures(samples, aggregate)
+    if aggregate in _EXTREMES:
+        return _EXTREMES[aggregate].reduceat(samples.v, samples.starts).astype(np.float64)
+    if aggregate is Aggregate.LAST:
+        return samples.v[np.append(samples.starts[1:], samples.v.size) - 1].astype(np.float64)
+    covered_ms = _sums(samples.cover_ms, samples)
+    if aggregate is Aggregate.COUNT:
+        return covered_ms / 1000
+    exact = samples.v if samples.v.dtype == np.float64 else samples.v.astype(np.int64)
+    return _ratio(_sums(exact * samples.cover_ms, samples), covered_ms)
+
+
+def _paired_figures(samples: _Samples, aggregate: Aggregate) -> F64:
+    if aggregate is Aggregate.RATE:
+        return _ratio(_sums(samples.increase, samples) * 1000, _sums(samples.pair_ms, samples))
+    if aggregate is Aggregate.INCREASE:
+        known = _sums(samples.is_pair, samples) > 0
+        return np.where(known, _sums(samples.increase, samples), np.nan)
+    return _sums(samples.is_reset if aggregate is Aggregate.RESETS else samples.is_change, samples)
+
+
+def _table(rows: Any, samples: _Samples, starts: NDArray[np.intp], figures: Any, late: I64, is_entity: int = 0) -> Any:
+    identity = rows.select(list(IDENTITY)).take(pa.array(samples.row[starts]))
+    ends = np.append(starts[1:], samples.t.size) - 1
+    runs = (
+        ("slots", np.add, samples.is_slot.astype(np.int64)),
+        ("first_ms", np.minimum, samples.t),
+        ("last_ms", np.maximum, samples.t),
+        ("gaps", np.add, samples.is_gap.astype(np.int64)),
+        ("late", np.add, late),
+    )
+    columns = {name: identity[name] for name in IDENTITY}
+    columns |= {"bucket_ms": samples.bucket_ms[starts], "figure": pa.array(figures, pa.float64())}
+    columns |= {name: combine.reduceat(values, starts) if starts.size else values for name, combine, values in runs}
+    columns |= {"rows": ends - starts + 1, "is_entity": np.full(starts.size, is_entity)}
+    return pa.table(columns)
+
+
+def _lookback_ms(plan: SeriesPlan) -> int:
+    return plan.lookback_ms if plan.selected.aggregate in PAIRED else 0
+
+
+def _sums(values: Values, samples: _Samples) -> F64:
+    wide = values.astype(np.int64) if values.dtype == np.bool_ else values
+    sums: F64 = np.add.reduceat(wide, samples.starts).astype(np.float64)
+    return sums
+
+
+def _ratio(above: F64, below: F64) -> F64:
+    ratio: F64 = np.divide(above, below, out=np.full(above.size, np.nan), where=below > 0)
+    return ratio
+
+
+def _codes(rows: Any, names: Sequence[str]) -> I64:
+    """Number the distinct combinations of some columns of sorted rows, in their order."""
+    changed = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
+    for name in names:
+        codes = rows[name].cast(pa.string()).combine_chunks().dictionary_encode().indices.to_numpy()
+        changed |= codes[1:] != codes[:-1]
+    return np.concatenate([[0], np.cumsum(changed)])[: rows.num_rows].astype(np.int64)
+
+
+def _integers(rows: Any, name: str) -> I64:
+    values: I64 = rows[name].to_numpy().astype(np.int64)
+    return values
