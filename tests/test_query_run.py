@@ -29,6 +29,8 @@ from secondsight.query.plan import Situation, Span, plan_series
 from secondsight.query.request import Filters, Format, QueryText, parse_query
 from secondsight.query.rows import compile_rows
 from secondsight.query.run import QueryRunner, compile_silent
+from secondsight.query.scoped import ScopedTables
+from secondsight.query.statement import Parameters
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -290,6 +292,12 @@ def test_rows_and_newest_values_are_scoped_too(store, name):
     for refused in (lambda: compile_rows(plans, denying), lambda: compile_newest([CATALOG.get(POWER)], NOW, denying)):
         with pytest.raises(Rejected):
             refused()
+
+
+@pytest.mark.parametrize("column", ["'t1' AS tenant_id", "any(job_id) AS job_id", "'x' AS `owner_team`"])
+def test_no_column_can_take_the_place_of_one_that_scopes_are_tested_on(column):
+    with pytest.raises(ValueError, match="hides"):
+        ScopedTables(scope_of("t1"), Parameters()).table("gpu_1s", [column])
 
 
 def test_nothing_is_compiled_without_a_scope():

@@ -150,7 +150,7 @@ def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Stat
     columns = [
         *key,
         "toUnixTimestamp64Milli(max(event_time)) AS newest_ms",
-        *(f"argMax({owner}, event_time) AS {owner}" for owner in _OWNERS),
+        *(f"argMax({owner}, event_time) AS newest_{owner}" for owner in _OWNERS),
         *(f"toFloat64(argMax({quoted(metric.name)}, event_time)) AS {quoted(metric.name)}" for metric in metrics),
     ]
     bounds = raw_bounds(Span(now_ms - NEWEST_MS, now_ms + AHEAD_MS), parameters)
@@ -224,7 +224,7 @@ def _gpu(fresh: _Row | None, row: _Row, metrics: Sequence[Metric], now_ms: int) 
         gpu_id=row["entity"],
         index=int(index) if index.isdecimal() else None,
         gpu_model=row["gpu_model"],
-        **{name: owner.get(name) or "" for name in _OWNERS},
+        **{name: owner.get(f"newest_{name}") or "" for name in _OWNERS},
         status=status_of(last_seen_ms, now_ms),
         last_seen_ms=last_seen_ms,
         values={metric.name: _physical(metric, owner.get(metric.name)) for metric in metrics},

@@ -13,6 +13,7 @@ from secondsight.store.spec import quoted
 
 NOTHING = "0"
 
+_PREDICATE_COLUMNS = ("tenant_id", "cluster_id", "host_id", "entity", "owner_team", "job_id", "model_id")
 _ATTRIBUTED = frozenset({"allocations", "events", "infos", "histograms_1s"})
 _BY_ENTITY = frozenset({"entities"})
 _BY_HOST = frozenset({"plans", "progress"})
@@ -45,6 +46,7 @@ class ScopedTables:
 
         With `final`, rows of one key are merged first; that is needed where rewrites may be unmerged.
         """
+        _refuse_hiding(columns)
         source = f"{quoted(name)} FINAL" if final else quoted(name)
         return select(columns, source, where=[*self._predicates(name), *where], tail=tail)
 
@@ -94,3 +96,10 @@ class ScopedTables:
     def _within(self, column: str, values: Iterable[str]) -> str:
         admitted = tuple(values)
         return f"{column} IN {self._parameters.bind_texts(admitted)}" if admitted else NOTHING
+
+
+def _refuse_hiding(columns: Sequence[str]) -> None:
+    """Refuse a column that takes the name of one that a scope is tested on: the engine would test the new one."""
+    for column in columns:
+        if column.rpartition(" AS ")[2].strip("`") in _PREDICATE_COLUMNS and " AS " in column:
+            raise ValueError(f"{column!r} hides a column that scopes are tested on")
