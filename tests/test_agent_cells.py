@@ -10,7 +10,7 @@ from log_faults import FaultyDisk
 from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader
+from secondsight.agent.host import HostReader, Place
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.spool import Spool
 from secondsight.agent.write import Sender, TickWriter
@@ -124,7 +124,7 @@ def test_a_full_disk_costs_ticks_that_are_counted_and_ends_with_the_fullness(tmp
     writer = TickWriter(
         Sender("host-1", "host-1", ""), spool, KeptDefinitions(tmp_path / "definitions"), ClockOffset(), clock, counts
     )
-    reader = HostReader(CATALOG, clock, "host-1")
+    reader = HostReader(Place("host-1"), CATALOG, clock, counts)
     (content,) = ContentBuilder("host-1", "").build(Gathered(cells=[Cell(SCALARS[0], "a", "", 1, Quality.OK)]), 0)
     writer.write(reader, clock.now_ms(), Tick((content,)))
     assert counts.labelled("spool_write_failed") == {"ENOSPC": 1}
@@ -141,6 +141,6 @@ def test_a_tick_without_contents_is_no_record(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "frames", 1 << 20, clock)
     definitions = KeptDefinitions(tmp_path / "definitions")
     writer = TickWriter(Sender("host-1", "host-1", ""), spool, definitions, ClockOffset(), clock, counts)
-    writer.write(HostReader(CATALOG, clock, "host-1"), clock.now_ms(), Tick(()))
+    writer.write(HostReader(Place("host-1"), CATALOG, clock, counts), clock.now_ms(), Tick(()))
     assert spool.records == 0
     spool.close()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secondsight.agent import proc
-from secondsight.agent.host import HostReader
+from secondsight.agent.counts import Counts
+from secondsight.agent.host import HostReader, Place
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
 from secondsight.clock import ManualClock, SystemClock
@@ -62,7 +63,7 @@ def said(tick: Tick) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("tree", TREES, ids=lambda path: path.name)
 def test_recorded_tree(tree: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     root = tmp_path / "root"
-    reader = HostReader(load_catalog(), ManualClock(), "host-1", rack="r1", root=root)
+    reader = HostReader(Place("host-1", "r1", root), load_catalog(), ManualClock(), Counts())
     found = []
     for name in ("first", "second"):
         shutil.copytree(tree / name, root, dirs_exist_ok=True)
@@ -76,7 +77,7 @@ def test_recorded_tree(tree: Path, tmp_path: Path, request: pytest.FixtureReques
 
 def test_this_machine() -> None:
     clock = SystemClock()
-    reader = HostReader(load_catalog(), clock, "host-1")
+    reader = HostReader(Place("host-1"), load_catalog(), clock, Counts())
     reader.read(clock.now_ms())
     cells = cells_of(reader.read(clock.now_ms()).contents[0])
     assert cells["node_memory_total_bytes"] > cells["node_memory_available_bytes"] > 0
@@ -86,7 +87,7 @@ def test_this_machine() -> None:
 
 def test_definitions_do_not_change_from_tick_to_tick() -> None:
     clock = SystemClock()
-    reader = HostReader(load_catalog(), clock, "host-1")
+    reader = HostReader(Place("host-1"), load_catalog(), clock, Counts())
     for _ in range(2):
         reader.read(clock.now_ms())
     second, third = (reader.read(clock.now_ms()).contents[0] for _ in range(2))

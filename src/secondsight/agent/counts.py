@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 
 
 class Counts:
@@ -15,6 +16,11 @@ class Counts:
         """Count `by` more of a thing."""
         with self._lock:
             self._counts[name] += by
+
+    def add_discarded(self, reasons: Mapping[str, int]) -> None:
+        """Count values that a reader refused, by reason."""
+        for reason, values in reasons.items():
+            self.add(f"discarded:{reason}", values)
 
     def get(self, name: str) -> int:
         """Return the count of one thing."""

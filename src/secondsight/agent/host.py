@@ -8,12 +8,15 @@ import os
 import platform
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from secondsight.agent import proc
 from secondsight.agent.adjtimex import kernel_clock_offset_seconds
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text
+from secondsight.agent.counts import Counts
+from secondsight.agent.identity import PART_VALUE_CHARACTERS
 from secondsight.agent.proc import Reading
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
@@ -27,27 +30,33 @@ SLOW_FACTS_TICKS = 60
 """Facts that hardly change (PCI functions, mounts, node info) are looked up once in so many ticks."""
 
 
-class HostReader:
-    """Reads the host that it runs on, or a recorded tree under `root`."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which host is read, and where its files are.
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        clock: Clock,
-        host_id: str,
-        *,
-        rack: str = "",
-        root: Path = Path("/"),
-        interval_ms: int = 1000,
-    ) -> None:
+    Attributes:
+        root: Folder that holds proc and sys.
+    """
+
+    host_id: str
+    rack: str = ""
+    root: Path = Path("/")
+    interval_ms: int = 1000
+
+
+class HostReader:
+    """Reads the host that it runs on, or a recorded tree; see `contracts.Reader`."""
+
+    def __init__(self, place: Place, catalog: Catalog, clock: Clock, counts: Counts) -> None:
         self.name = "host"
-        self.interval_ms = interval_ms
+        self.interval_ms = place.interval_ms
+        self._host_id = place.host_id
+        self._root = place.root
+        self._folder = str(place.root).rstrip("/")
+        self._builder = ContentBuilder(place.host_id, place.rack)
         self._catalog = catalog
         self._clock = clock
-        self._host_id = host_id
-        self._root = root
-        self._folder = str(root).rstrip("/")
-        self._builder = ContentBuilder(host_id, rack)
+        self._counts = counts
         self._conversion = lru_cache(maxsize=256)(self._new_conversion)
         self._cpu: tuple[int, int] | None = None
         self._ticks = 0
@@ -60,12 +69,16 @@ class HostReader:
     def read(self, tick_ms: int) -> Tick:
         """Take one tick of node rows; the first one has no CPU utilisation, which needs two."""
         gathered = Gathered()
-        readings = list(self._readings())
-        gathered.cells = [self._cell(reading) for reading in readings]
+        for reading in self._readings():
+            if all(len(value) <= PART_VALUE_CHARACTERS for _, value in reading.part):
+                gathered.cells.append(self._cell(reading))
+            else:
+                gathered.discarded["label_too_long"] += 1
         if self._ticks % SLOW_FACTS_TICKS == 0:
             self._read_info(gathered, tick_ms)
         self._ticks += 1
         count_discarded(gathered)
+        self._counts.add_discarded(gathered.discarded)
         return Tick(self._builder.build(gathered, self._clock.now_ms() - tick_ms))
 
     def close(self) -> None:

@@ -10,12 +10,13 @@ from secondsight.agent.aside import Aside
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader, boot_id
+from secondsight.agent.host import HostReader, Place, boot_id
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.sample import Hooks, Sampler
 from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
+from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.agent.spool import Spool
 from secondsight.agent.transport import GatewayTransport, Transport
 from secondsight.agent.write import Sender, TickWriter
@@ -99,9 +100,10 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
         )
     ]
     if config.host_metrics:
-        readers.append(
-            HostReader(catalog, clock, config.host, rack=config.rack, root=config.root, interval_ms=config.interval_ms)
-        )
+        place = Place(config.host, config.rack, config.root, config.interval_ms)
+        readers.append(HostReader(place, catalog, clock, parts.counts))
+    if config.simulate is not None:
+        readers.append(SimulateReader(config.simulate, catalog, config.host))
     readers += [
         ScrapeReader(target, catalog, clock, parts.counts, host_id=config.host, rack=config.rack)
         for target in config.scrape

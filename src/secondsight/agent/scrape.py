@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
+from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
 from secondsight.agent.exposition import Exposition, Labels, parse, syntax_of
@@ -124,6 +124,8 @@ class ScrapeReader:
         stale_before_ms = tick_ms - STALE_PERIODS * self.interval_ms
         mapped = self._mapper.map(exposition, tick_ms, stale_before_ms)
         self._note_unknown(mapped.unknown)
+        for gathered in mapped.hosts.values():
+            self._count(gathered)
         if not mapped.samples:
             raise Retryable(f"{self.name} answered without a sample that the catalogue knows")
         return mapped
@@ -181,11 +183,7 @@ class ScrapeReader:
         delta_ms = self._clock.now_ms() - tick_ms
         contents: list[Content] = []
         for host, gathered in mapped.hosts.items():
-            self._count(gathered)
+            self._counts.add_discarded(gathered.discarded)
             builder = self._builders.setdefault(host, ContentBuilder(host, self._rack))
             contents += builder.build(gathered, delta_ms)
         return tuple(contents)
-
-    def _count(self, gathered: Gathered) -> None:
-        for reason, values in gathered.discarded.items():
-            self._counts.add(f"discarded:{reason}", values)
