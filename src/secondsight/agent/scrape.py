@@ -125,7 +125,7 @@ class ScrapeReader:
         mapped = self._mapper.map(exposition, tick_ms, stale_before_ms)
         self._note_unknown(mapped.unknown)
         for gathered in mapped.hosts.values():
-            self._count(gathered)
+            self._counts.add_discarded(gathered.discarded)
         if not mapped.samples:
             raise Retryable(f"{self.name} answered without a sample that the catalogue knows")
         return mapped
@@ -183,7 +183,6 @@ class ScrapeReader:
         delta_ms = self._clock.now_ms() - tick_ms
         contents: list[Content] = []
         for host, gathered in mapped.hosts.items():
-            self._counts.add_discarded(gathered.discarded)
             builder = self._builders.setdefault(host, ContentBuilder(host, self._rack))
             contents += builder.build(gathered, delta_ms)
         return tuple(contents)
