@@ -86,7 +86,8 @@ class FleetNow:
     @property
     def freshness_ms(self) -> int | None:
         """Return the age of the newest row of any GPU, or None."""
-        newest = max((gpu.last_seen_ms for gpu in self.gpus if gpu.last_seen_ms is not None), default=None)
+        seen = [gpu.last_seen_ms for gpu in self.gpus] + [self.progress.newest_ms]
+        newest = max((ms for ms in seen if ms is not None), default=None)
         return None if newest is None else max(self.now_ms - newest, 0)
 
 

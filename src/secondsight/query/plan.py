@@ -167,6 +167,8 @@ def automatic_resolution(range_ms: int) -> int:
 def _whole_windows(query: MetricQuery, step_ms: int, now_ms: int) -> Span:
     from_ms = query.from_ms // step_ms * step_ms
     to_ms = min(query.to_ms, max(now_ms, query.from_ms + 1))
+    if query.whole:
+        return Span(from_ms, max(to_ms // step_ms * step_ms, from_ms + step_ms))
     return Span(from_ms, -(-to_ms // step_ms) * step_ms)
 
 
