@@ -3,10 +3,11 @@
 A hash is checked against its blob before it is stored, so nobody can give another meaning to frames that exist.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from typing import Any
 
-from sqlalchemy import Engine, insert, select
+from sqlalchemy import Engine, Row, Select, bindparam, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from secondsight.access.metadata import DEFINITIONS, reading, writing
@@ -32,16 +33,18 @@ def put_definitions(metadata: Engine, blobs: Mapping[bytes, bytes], now_ms: int)
     for digest, blob in blobs.items():
         if definition_hash(blob) != digest:
             raise Rejected("definition_hash_wrong", f"definition {digest.hex()} does not match its bytes")
+    lacking = dict(blobs)
     for _ in range(_WRITE_TRIES):
-        lacking = blobs.keys() - get_definitions(metadata, blobs).keys()
-        rows = [{"hash": digest, "blob": blobs[digest], "created_ms": now_ms} for digest in lacking]
+        rows = [{"hash": digest, "blob": blob, "created_ms": now_ms} for digest, blob in lacking.items()]
         try:
             if rows:
                 with writing(metadata) as connection:
                     connection.execute(insert(DEFINITIONS), rows)
         except IntegrityError:
-            continue
-        return len(rows)
+            there = stored_definitions(metadata, lacking)
+            lacking = {digest: blob for digest, blob in lacking.items() if digest not in there}
+        else:
+            return len(rows)
     raise Retryable("these definitions are being written by others")
 
 
@@ -52,11 +55,21 @@ def get_definition(metadata: Engine, digest: bytes) -> bytes | None:
 
 def get_definitions(metadata: Engine, digests: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return hash -> blob for those that are stored."""
+    return {bytes(row.hash): bytes(row.blob) for row in _rows(metadata, _BLOBS, digests)}
+
+
+def stored_definitions(metadata: Engine, digests: Iterable[bytes]) -> set[bytes]:
+    """Return the hashes that are stored."""
+    return {bytes(row.hash) for row in _rows(metadata, _HASHES, digests)}
+
+
+_THESE = DEFINITIONS.c.hash.in_(bindparam("hashes", expanding=True))
+_HASHES = select(DEFINITIONS.c.hash).where(_THESE)
+_BLOBS = select(DEFINITIONS.c.hash, DEFINITIONS.c.blob).where(_THESE)
+
+
+def _rows(metadata: Engine, statement: Select[Any], digests: Iterable[bytes]) -> Iterator[Row[Any]]:
     wanted = list(dict.fromkeys(digests))
-    found: dict[bytes, bytes] = {}
     with reading(metadata) as connection:
         for start in range(0, len(wanted), _READ_CHUNK):
-            some = DEFINITIONS.c.hash.in_(wanted[start : start + _READ_CHUNK])
-            rows = connection.execute(select(DEFINITIONS.c.hash, DEFINITIONS.c.blob).where(some))
-            found.update((bytes(row.hash), bytes(row.blob)) for row in rows)
-    return found
+            yield from connection.execute(statement, {"hashes": wanted[start : start + _READ_CHUNK]})

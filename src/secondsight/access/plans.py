@@ -5,11 +5,12 @@ writes an interval also announces it in the log; `unlogged` remembers what was w
 between the two loses nothing.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, insert, select, update
+from sqlalchemy import Engine, Row, and_, bindparam, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from secondsight.access.metadata import PLANS, reading, writing
@@ -17,6 +18,10 @@ from secondsight.errors import Retryable
 from secondsight.model import EntityKind
 
 _WRITE_TRIES = 5
+_READ_CHUNK = 500  # a statement takes a bounded number of parameters
+
+Key = tuple[str, str, str, EntityKind]
+"""Tenant, cluster, collector, kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,15 @@ class PlanInterval:
     version: int = 1
     learnt: bool = False
 
+    @property
+    def key(self) -> Key:
+        """Return what all intervals of a collector and kind share."""
+        return self.tenant_id, self.cluster_id, self.collector_id, self.kind
+
 
 def plans_in_force(metadata: Engine, tenant_id: str, cluster_id: str, collector_id: str) -> tuple[PlanInterval, ...]:
     """Return the open intervals of a collector, by kind."""
-    mine = _of_collector(tenant_id, cluster_id, collector_id)
+    mine = and_(PLANS.c.tenant_id == tenant_id, PLANS.c.cluster_id == cluster_id, PLANS.c.collector_id == collector_id)
     with reading(metadata) as connection:
         rows = connection.execute(_INTERVALS.where(mine, PLANS.c.to_ms.is_(None)).order_by(PLANS.c.kind)).all()
     return tuple(_interval(row) for row in rows)
@@ -59,47 +69,78 @@ def continue_plans(metadata: Engine, wanted: Sequence[PlanInterval]) -> tuple[Pl
     Raises:
         Retryable: Others kept being faster.
     """
+    chosen = _distinct(wanted)
     for _ in range(_WRITE_TRIES):
-        written = [interval for each in _distinct(wanted) for interval in _continuation(metadata, each)]
+        known = _known(metadata, chosen)
+        written = [interval for key, each in chosen.items() for interval in _continuation(known[key].newest, each)]
         try:
             if written:
                 _write(metadata, written)
         except IntegrityError:
             continue
-        return _unlogged(metadata, wanted)
+        for interval in written:
+            known[interval.key].unlogged[interval.version] = interval
+        return tuple(interval for key in chosen for _, interval in sorted(known[key].unlogged.items()))
     raise Retryable("the plans of these collectors are being written by others")
 
 
 def newest_plans(metadata: Engine, like: Iterable[PlanInterval]) -> tuple[PlanInterval, ...]:
     """Return the newest interval of each collector and kind named by `like`."""
-    found = (_last(metadata, each) for each in _distinct(like))
+    found = (known.newest for known in _known(metadata, _distinct(like)).values())
     return tuple(interval for interval in found if interval is not None)
 
 
-def mark_logged(metadata: Engine, intervals: Iterable[PlanInterval]) -> None:
+def mark_logged(metadata: Engine, intervals: Sequence[PlanInterval]) -> None:
     """Remember that these intervals were announced as they are now."""
-    with writing(metadata) as connection:
-        for interval in intervals:
-            same_end = PLANS.c.to_ms.is_(None) if interval.to_ms is None else PLANS.c.to_ms == interval.to_ms
-            connection.execute(update(PLANS).where(_this(interval), same_end).values(unlogged=False))
+    if intervals:
+        with writing(metadata) as connection:
+            connection.execute(_SET_LOGGED, [_this(interval) for interval in intervals])
 
 
-_INTERVALS = select(*(PLANS.c[field.name] for field in fields(PlanInterval)))
+@dataclass(slots=True)
+class _Known:
+    """What is stored for one collector and kind; `unlogged` is by version."""
+
+    newest: PlanInterval | None = None
+    unlogged: dict[int, PlanInterval] = field(default_factory=dict)
 
 
-def _distinct(wanted: Iterable[PlanInterval]) -> Iterable[PlanInterval]:
+_FIELDS = tuple(part.name for part in fields(PlanInterval))
+_INTERVALS = select(*(PLANS.c[name] for name in _FIELDS))
+_LATER = PLANS.alias()
+_NEWEST_VERSION = (
+    select(func.max(_LATER.c.version))
+    .where(*(_LATER.c[name] == PLANS.c[name] for name in ("tenant_id", "cluster_id", "collector_id", "kind")))
+    .scalar_subquery()
+)
+_NEWEST_AND_UNLOGGED = (
+    _INTERVALS.add_columns(PLANS.c.unlogged)
+    .where(PLANS.c.tenant_id == bindparam("its_tenant_id"), PLANS.c.cluster_id == bindparam("its_cluster_id"))
+    .where(PLANS.c.collector_id.in_(bindparam("its_collector_ids", expanding=True)))
+    .where(or_(PLANS.c.unlogged.is_(True), PLANS.c.version == _NEWEST_VERSION))
+    .order_by(PLANS.c.version)
+)
+_THIS = and_(
+    *(PLANS.c[name] == bindparam(f"its_{name}") for name in ("tenant_id", "cluster_id", "collector_id", "kind")),
+    PLANS.c.version == bindparam("its_version"),
+)
+_CLOSE = update(PLANS).where(_THIS).values(to_ms=bindparam("its_to_ms"), unlogged=True)
+_SET_LOGGED = (
+    update(PLANS).where(_THIS, PLANS.c.to_ms.is_not_distinct_from(bindparam("its_to_ms"))).values(unlogged=False)
+)
+
+
+def _distinct(wanted: Iterable[PlanInterval]) -> dict[Key, PlanInterval]:
     """Return one interval per collector and kind: the last that was handed out, else the first learnt."""
-    chosen: dict[tuple[str, ...], PlanInterval] = {}
+    chosen: dict[Key, PlanInterval] = {}
     for interval in wanted:
-        key = (interval.tenant_id, interval.cluster_id, interval.collector_id, interval.kind)
-        if key not in chosen or not interval.learnt:
-            chosen[key] = interval
-    return chosen.values()
+        if interval.key not in chosen or not interval.learnt:
+            chosen[interval.key] = interval
+    return chosen
 
 
-def _continuation(metadata: Engine, wanted: PlanInterval) -> tuple[PlanInterval, ...]:
+def _continuation(last: PlanInterval | None, wanted: PlanInterval) -> tuple[PlanInterval, ...]:
     """Return the intervals to write: the one closed and the new one, the new one alone, or nothing."""
-    last = _last(metadata, wanted)
     if last is None:
         return (replace(wanted, to_ms=None, version=1),)
     if last.to_ms is None and (_same(last, wanted) or _yields(wanted, last)):
@@ -117,52 +158,57 @@ def _yields(wanted: PlanInterval, last: PlanInterval) -> bool:
     return wanted.learnt and (not last.learnt or wanted.version <= last.version)
 
 
-def _last(metadata: Engine, like: PlanInterval) -> PlanInterval | None:
-    newest = _INTERVALS.where(_of_kind(like)).order_by(PLANS.c.version.desc()).limit(1)
+def _known(metadata: Engine, wanted: Mapping[Key, PlanInterval]) -> dict[Key, _Known]:
+    """Return what is stored for each of these collectors and kinds."""
+    found = {key: _Known() for key in wanted}
     with reading(metadata) as connection:
-        row = connection.execute(newest).first()
-    return None if row is None else _interval(row)
+        for its in _collectors(wanted):
+            for row in connection.execute(_NEWEST_AND_UNLOGGED, its):
+                interval = _interval(row)
+                known = found.get(interval.key)
+                if known is not None:
+                    known.newest = interval
+                    known.unlogged |= {interval.version: interval} if row.unlogged else {}
+    return found
+
+
+def _collectors(wanted: Iterable[Key]) -> Iterator[dict[str, Any]]:
+    """Give the parameters of the statements that read these collectors."""
+    grouped: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for tenant_id, cluster_id, collector_id, _ in wanted:
+        grouped[tenant_id, cluster_id][collector_id] = None
+    for (tenant_id, cluster_id), collectors in grouped.items():
+        names = list(collectors)
+        for start in range(0, len(names), _READ_CHUNK):
+            some = names[start : start + _READ_CHUNK]
+            yield {"its_tenant_id": tenant_id, "its_cluster_id": cluster_id, "its_collector_ids": some}
 
 
 def _write(metadata: Engine, intervals: Sequence[PlanInterval]) -> None:
     """Write all or raise IntegrityError."""
+    closed = [_this(interval) for interval in intervals if interval.to_ms is not None]
     with writing(metadata) as connection:
-        new = [interval for interval in intervals if interval.to_ms is None]
-        connection.execute(insert(PLANS), [_row(interval) for interval in new])
-        for interval in intervals:
-            if interval.to_ms is not None:
-                _close(connection, interval)
-
-
-def _close(connection: Connection, interval: PlanInterval) -> None:
-    connection.execute(update(PLANS).where(_this(interval)).values(to_ms=interval.to_ms, unlogged=True))
-
-
-def _unlogged(metadata: Engine, wanted: Sequence[PlanInterval]) -> tuple[PlanInterval, ...]:
-    found: dict[PlanInterval, None] = {}
-    with reading(metadata) as connection:
-        for each in _distinct(wanted):
-            waiting = _INTERVALS.where(_of_kind(each), PLANS.c.unlogged.is_(True)).order_by(PLANS.c.version)
-            found.update((_interval(row), None) for row in connection.execute(waiting))
-    return tuple(found)
+        connection.execute(insert(PLANS), [_row(interval) for interval in intervals if interval.to_ms is None])
+        if closed:
+            connection.execute(_CLOSE, closed)
 
 
 def _row(interval: PlanInterval) -> dict[str, Any]:
-    named = {field.name: getattr(interval, field.name) for field in fields(interval)}
+    named = {name: getattr(interval, name) for name in _FIELDS}
     return {**named, "kind": interval.kind.value, "unlogged": True}
 
 
+def _this(interval: PlanInterval) -> dict[str, Any]:
+    return {
+        "its_tenant_id": interval.tenant_id,
+        "its_cluster_id": interval.cluster_id,
+        "its_collector_id": interval.collector_id,
+        "its_kind": interval.kind.value,
+        "its_version": interval.version,
+        "its_to_ms": interval.to_ms,
+    }
+
+
 def _interval(row: Row[Any]) -> PlanInterval:
-    return PlanInterval(**{**row._mapping, "kind": EntityKind(row.kind)})
-
-
-def _of_collector(tenant_id: str, cluster_id: str, collector_id: str) -> ColumnElement[bool]:
-    return and_(PLANS.c.tenant_id == tenant_id, PLANS.c.cluster_id == cluster_id, PLANS.c.collector_id == collector_id)
-
-
-def _of_kind(like: PlanInterval) -> ColumnElement[bool]:
-    return and_(_of_collector(like.tenant_id, like.cluster_id, like.collector_id), PLANS.c.kind == like.kind.value)
-
-
-def _this(interval: PlanInterval) -> ColumnElement[bool]:
-    return and_(_of_kind(interval), PLANS.c.version == interval.version)
+    named: dict[str, Any] = dict(zip(_FIELDS, row, strict=False))
+    return PlanInterval(**{**named, "kind": EntityKind(row.kind)})
