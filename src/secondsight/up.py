@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from secondsight.access.identity import Role
 from secondsight.access.metadata import open_metadata
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token
+from secondsight.agent.simulate.fleet import CAUGHT_UP
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.supervise import Part, Supervisor, answers, listening_socket, lock_data
@@ -148,7 +149,9 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     if options.local_agent:
         parts.append(Part("agent", ("agent", *settings), lambda: True))
     if options.simulate is not None:
-        parts.append(Part("simulate", ("simulate", *settings), lambda: True))
+        caught_up = data / "spool" / "simulate" / CAUGHT_UP
+        caught_up.unlink(missing_ok=True)
+        parts.append(Part("simulate", ("simulate", *settings), caught_up.exists))
     return parts
 
 

@@ -33,7 +33,8 @@ class FleetConfig:
     Attributes:
         incidents: Names of incidents that befall the first cluster, a minute after it has caught up.
         batch_seconds: Seconds of samples per frame.
-        since_seconds: Begin so long ago and catch up, `speed` event seconds per second.
+        since_seconds: Begin so long ago and catch up.
+        speed: Event seconds per second while catching up.
     """
 
     gateway: str
@@ -44,7 +45,7 @@ class FleetConfig:
     incidents: tuple[str, ...] = ()
     batch_seconds: int = 1
     since_seconds: int = 0
-    speed: float = 20.0
+    speed: float = 200.0
     spool_mib: int = 256
     stop_seconds: float = 5.0
 

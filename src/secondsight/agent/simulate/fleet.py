@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
 MEASURED_UNCERTAINTY_MS = 5
+CATCH_UP_BATCH_SECONDS = 15
+CAUGHT_UP = "caught-up"
+"""File in the spool folder that says that the fleet is in step with the clock."""
 
 
 @dataclass(slots=True)
@@ -110,19 +113,28 @@ def _sender(config: FleetConfig, position: int, second: int, clock: Clock) -> _S
 def _simulate(
     config: FleetConfig, senders: Sequence[_Sender], second: int, clock: Clock, stop: threading.Event
 ) -> None:
-    """Produce batch after batch: as fast as `speed` allows while behind the clock, then in step with it."""
-    pause_seconds = config.batch_seconds / config.speed
+    """Produce batch after batch: in large ones while behind the clock, at `speed` seconds a second, then in step."""
     while not stop.is_set():
-        due_ms = (second + config.batch_seconds) * 1000
-        ahead_seconds = (due_ms - clock.now_ms()) / 1000
-        if stop.wait(ahead_seconds if ahead_seconds > 0 else min(pause_seconds, config.batch_seconds)):
+        behind = clock.now_ms() // 1000 - second
+        count = min(CATCH_UP_BATCH_SECONDS, behind) if behind > CATCH_UP_BATCH_SECONDS else config.batch_seconds
+        if behind <= CATCH_UP_BATCH_SECONDS:
+            _note_caught_up(config)
+        due_seconds = (second + count) - clock.now_ms() / 1000
+        if stop.wait(due_seconds if due_seconds > 0 else count / config.speed):
             return
         for sender in senders:
-            _produce(sender, range(second, second + config.batch_seconds))
-        second += config.batch_seconds
-        if clock.now_ms() - second * 1000 > 1000 * (config.since_seconds + 60):
+            _produce(sender, range(second, second + count))
+        second += count
+        if behind > config.since_seconds + 60:
             second = clock.now_ms() // 1000
             logger.warning("the simulation fell behind this machine's clock and leaves a gap")
+
+
+def _note_caught_up(config: FleetConfig) -> None:
+    """Leave a mark for whoever waits until the fleet is live."""
+    mark = config.spool_dir / CAUGHT_UP
+    if not mark.exists():
+        mark.touch()
 
 
 def _produce(sender: _Sender, seconds: range) -> None:
