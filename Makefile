@@ -53,7 +53,7 @@ bench-%: $(VENV)/ready
 	@$(PY) bench/$(subst -,_,$*).py
 
 wheel: $(VENV)/ready $(PAGES)  ## build a wheel that holds the pages
-	@$(PY) -m build --wheel --no-isolation --outdir dist .
+	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && ls dist
 
 lock: $(VENV)/ready  ## pin every dependency again, with hashes
 	@bash tools/lock.sh
