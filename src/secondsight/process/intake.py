@@ -229,7 +229,7 @@ class Intake:
         world = self._world
         for kind, state in world.kinds.items():
             world.writer.flush_raw(state, world.allocations, world.stamps[kind], world.clock.now_ms())
-        world.writer.flush_rollups()
+        world.write_rollups()
 
     def _apply(self, state: KindState, start_ms: int, items: list[tuple[Piece, Position]]) -> None:
         world = self._world

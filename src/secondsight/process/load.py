@@ -132,18 +132,23 @@ def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], 
 
 
 def next_windows(store: Store, state: KindState, collector: int, end_ms: int) -> list[int]:
-    """Return the windows in which the series of a collector are next seen from an instant on, within the lookback.
+    """Return the windows that hold the next sample from an instant on of any counter or state of a collector.
 
     Raises:
         Retryable: The store is busy or away.
     """
+    names = [name for name, _ in _followed(state)]
+    if not names:
+        return []
+    firsts = ", ".join(f"minIf(toUnixTimestamp64Milli(event_time), isNotNull({quoted(name)}))" for name in names)
     rows = store.query(
-        "SELECT DISTINCT intDiv(first, {width:UInt32}) * {width:UInt32} AS start FROM ("  # noqa: S608 - a name of the code
-        f"SELECT min(toUnixTimestamp64Milli(event_time)) AS first FROM {raw_table(state.kind)} WHERE {_RANGE} "
-        "AND collector_id = {collector:String} GROUP BY host_id, entity, part) ORDER BY start",
+        f"SELECT DISTINCT intDiv(arrayJoin([{firsts}]), {{width:UInt32}}) * {{width:UInt32}} AS start "  # noqa: S608 - names from the catalogue
+        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND collector_id = {{collector:String}} "
+        "GROUP BY host_id, entity, part ORDER BY start",
         _range(state.collectors.items[collector], end_ms, end_ms + LOOKBACK_MS) | {"width": WINDOW_MS},
     )
-    return [int(start) for start in rows.column("start").to_pylist()] if rows.num_rows else []
+    starts = rows.column("start").to_pylist() if rows.num_rows else []
+    return [int(start) for start in starts if start]
 
 
 def collectors_of(
@@ -279,9 +284,7 @@ def _last_rows(
     store: Store, state: KindState, whose: tuple[tuple[str, str], list[str]], before_ms: int, lookback_ms: int
 ) -> Any:
     (tenant, cluster), collectors = whose
-    names = [
-        quoted(metric.name) for group in state.layout.groups for metric in group.metrics if metric.rollup in FOLLOWED
-    ]
+    names = [quoted(name) for name, _ in _followed(state)]
     aggregates = [
         f"argMaxIf({name}, event_time, isNotNull({name})) AS {name[:-1]}.v{name[-1]}, "
         f"maxIf(toUnixTimestamp64Milli(event_time), isNotNull({name})) AS {name[:-1]}.t{name[-1]}, "
@@ -295,6 +298,13 @@ def _last_rows(
         _range((tenant, "", cluster, ""), before_ms - lookback_ms, before_ms) | {"collectors": collectors},
         FINAL,
     )
+
+
+def _followed(state: KindState) -> list[tuple[str, MetricGroup]]:
+    """Return the counters and states of a kind, with their groups."""
+    return [
+        (metric.name, group) for group in state.layout.groups for metric in group.metrics if metric.rollup in FOLLOWED
+    ]
 
 
 def _lasts(rows: Any, group: MetricGroup, state: KindState) -> Priors:

@@ -69,8 +69,8 @@ class Restamper:
         ):
             collector, _ = world.progress_of((tenant, region, cluster, collector_id), fact.host_id, position.partition)
             key: SpanKey = (EntityKind.GPU, window_ms, collector)
-            if key not in world.spans.open:
-                span = world.spans.get(key)
+            span = world.spans.get(key)
+            if not span.loaded and (span.reopened or not span.offsets):
                 span.reopened = span.forced = span.restamp = True
                 span.touch(position.partition, position.offset, world.log_ms(position.partition))
 

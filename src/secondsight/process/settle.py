@@ -17,7 +17,6 @@ from secondsight.process.load import Stored, load_rollup_keys, next_windows
 from secondsight.process.rollups import rollup_columns, tombstone_columns
 from secondsight.process.series import COLLECTOR, I32
 from secondsight.process.spans import Span, SpanKey, is_due
-from secondsight.process.watermark import Progress
 from secondsight.process.window import Rollup, roll_up
 from secondsight.process.world import World
 from secondsight.process.write import places_of
@@ -81,13 +80,13 @@ class Settler:
             Retryable: The store is busy or away.
         """
         world = self._world
-        world.writer.flush_rollups()
+        world.write_rollups()
         world.spans.written()
         for row in world.entities.take():
             world.writer.landing.add("entities", row, row["version"])
         world.entities.done()
         world.writer.flush_landing()
-        self._flush_progress()
+        world.write_progress()
 
     def offsets(self) -> dict[int, int]:
         """Return partition -> offset before which nothing unwritten is left."""
@@ -108,6 +107,8 @@ class Settler:
         window = state.window(start_ms)
         unchanged = [number for number, span in spans.items() if span.reopened and not (span.changed or span.forced)]
         counted = [number for number in collectors if number not in unchanged]
+        for number in collectors:
+            world.progress[number].note_written(state.kind, start_ms)
         again = [number for number in counted if spans[number].reopened]
         old = self._replaced(state, start_ms, again)
         made: list[Rollup] = []
@@ -122,7 +123,7 @@ class Settler:
         for collectors in self._by_cluster(
             [number for number, span in spans.items() if span.reopened and not span.loaded]
         ):
-            world.writer.flush_rollups()
+            world.write_rollups()
             reopen(world, state, start_ms, collectors)
         window = state.window(start_ms)
         for collector, span in spans.items():
@@ -143,7 +144,7 @@ class Settler:
         world = self._world
         found: dict[int, list[Stored]] = {collector: [] for collector in collectors}
         for some in self._by_cluster(collectors):
-            world.writer.flush_rollups()
+            world.write_rollups()
             for row in load_rollup_keys(world.store, state, some, start_ms):
                 found[row.collector].append(row)
         return found
@@ -206,7 +207,6 @@ class Settler:
                 self._force_next(state, collector, end_ms, span)
             world.spans.close((state.kind, window.start_ms, collector))
             window.drop(collector)
-            progress.note_written(state.kind, window.start_ms)
         if not window.lanes:
             state.windows.pop(window.start_ms, None)
 
@@ -219,31 +219,3 @@ class Settler:
                 following.reopened = following.forced = True
                 for partition, offset in span.offsets.items():
                     following.touch(partition, offset, world.log_ms(partition))
-
-    def _flush_progress(self) -> None:
-        world, now_ms = self._world, self._world.clock.now_ms()
-        for code, progress in world.progress.items():
-            idle = progress.is_idle(world.log_ms(progress.partition))
-            if progress.changed or idle != progress.idle:
-                progress.idle, progress.changed = idle, False
-                progress.version = max(progress.version + 1, now_ms)
-                world.writer.add_progress(_progress_row(world, code, progress))
-        world.writer.flush_landing("progress")
-
-
-def _progress_row(world: World, code: int, progress: Progress) -> dict[str, Any]:
-    tenant, _, cluster, name = world.collectors.items[code]
-    return {
-        "tenant_id": tenant,
-        "cluster_id": cluster,
-        "host_id": progress.host_id,
-        "collector_id": name,
-        "watermark": progress.watermark_ms,
-        "newest_event_time": progress.newest_ms,
-        "last_ingest_time": progress.ingest_ms,
-        "idle": int(progress.idle),
-        "backlog": int(progress.has_backlog()),
-        "rollup_through": progress.through_ms // 1000,
-        "partition": progress.partition,
-        "version": progress.version,
-    }

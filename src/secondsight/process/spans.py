@@ -98,8 +98,8 @@ def is_due(span: Span, progress: Progress, start_ms: int, log_ms: int) -> bool:
         start_ms: Start of its window.
         log_ms: Log time that its partition has been read up to.
     """
-    if span.touched_ms and log_ms - span.touched_ms >= IDLE_MS:
+    if span.forced or log_ms - span.touched_ms >= IDLE_MS:
         return True
     if not progress.is_closed(start_ms):
         return False
-    return span.forced or not span.reopened or log_ms - span.opened_ms >= LATE_MS
+    return not span.reopened or log_ms - span.opened_ms >= LATE_MS

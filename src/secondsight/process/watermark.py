@@ -28,7 +28,9 @@ class Progress:
         ingest_ms: Admission of its last record.
         restored_ms: End of the last window that an earlier process may have written.
         written: Windows after the watermark that were written as they stood.
-        through_ms: End of the last window written.
+        through_ms: End of the last window rolled up.
+        stored_ms: Watermark and `through_ms` as last stored.
+        begun_ms: As last stored, before the rollups it speaks of were.
         new: No earlier process knew it.
         changed: Differs from what was last stored.
         version: Version of the last stored row.
@@ -45,6 +47,8 @@ class Progress:
     restored_ms: int = 0
     written: set[tuple[str, int]] = field(default_factory=set)
     through_ms: int = 0
+    begun_ms: int = 0
+    stored_ms: tuple[int, int] = (0, 0)
     new: bool = True
     changed: bool = True
     version: int = 0

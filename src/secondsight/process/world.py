@@ -26,6 +26,7 @@ class Restored:
 
     watermark_ms: int
     through_ms: int
+    rolled_ms: int
     version: int
 
 
@@ -74,6 +75,62 @@ class World:
         """Return who had a subject (entity, part) at an instant."""
         return self.allocations.at((tenant_id, cluster_id, *subject), time_ms).attribution
 
+    def write_rollups(self) -> None:
+        """Write the rollups that wait, having noted first which windows they are of: a crash between them is seen.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        if self.writer.rollup_rows:
+            begun = [each for each in self.progress.items() if each[1].through_ms > each[1].begun_ms]
+            for code, progress in begun:
+                self._note_progress(code, progress, progress.stored_ms)
+            self.writer.flush_landing("progress")
+            for _, progress in begun:
+                progress.begun_ms = progress.through_ms
+            self.writer.flush_rollups()
+
+    def write_progress(self) -> None:
+        """Write how far each collector is, where that changed; everything it speaks of is written.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        changed = []
+        for code, progress in self.progress.items():
+            idle = progress.is_idle(self.log_ms(progress.partition))
+            if progress.changed or idle != progress.idle:
+                progress.idle = idle
+                self._note_progress(code, progress, (progress.watermark_ms, progress.through_ms))
+                changed.append(progress)
+        self.writer.flush_landing("progress")
+        for progress in changed:
+            progress.changed = False
+            progress.begun_ms = max(progress.begun_ms, progress.through_ms)
+            progress.stored_ms = (progress.watermark_ms, progress.through_ms)
+
+    def _note_progress(self, code: int, progress: Progress, reached_ms: tuple[int, int]) -> None:
+        """Add a row of `progress` that says that all is written up to a (watermark, end of the last window)."""
+        tenant, _, cluster, name = self.collectors.items[code]
+        progress.version = max(progress.version + 1, self.clock.now_ms())
+        self.writer.add_progress(
+            {
+                "tenant_id": tenant,
+                "cluster_id": cluster,
+                "host_id": progress.host_id,
+                "collector_id": name,
+                "watermark": reached_ms[0],
+                "newest_event_time": progress.newest_ms,
+                "last_ingest_time": progress.ingest_ms,
+                "idle": int(progress.idle),
+                "backlog": int(progress.has_backlog()),
+                "rollup_through": reached_ms[1] // 1000,
+                "begun_through": progress.through_ms // 1000,
+                "partition": progress.partition,
+                "version": progress.version,
+            }
+        )
+
     def restored_through(self, tenant_id: str, cluster_id: str) -> int:
         """Return the end of the last window that an earlier process wrote in a cluster, 0 for none."""
         ends = [each.through_ms for key, each in self._restored.items() if key[:2] == (tenant_id, cluster_id)]
@@ -98,20 +155,23 @@ class World:
             progress.new = False
             progress.watermark_ms = restored.watermark_ms
             progress.restored_ms = max(restored.watermark_ms, restored.through_ms)
-            progress.through_ms = restored.through_ms
+            progress.through_ms = progress.begun_ms = restored.through_ms
+            progress.stored_ms = (restored.watermark_ms, restored.rolled_ms)
             progress.version = restored.version
 
     def _restore(self) -> None:
         rows = self._rows(
             "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
-            "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS through, version FROM progress FINAL"
+            "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rolled, "
+            "toInt64(toUnixTimestamp(begun_through)) * 1000 AS begun, version FROM progress FINAL"
         )
         for row in rows:
             key = (row["tenant_id"], row["cluster_id"], row["collector_id"])
-            known = self._restored.get(key, Restored(0, 0, 0))
+            known = self._restored.get(key, Restored(0, 0, 0, 0))
             self._restored[key] = Restored(
                 max(known.watermark_ms, row["watermark"]),
-                max(known.through_ms, row["through"]),
+                max(known.through_ms, row["begun"], row["rolled"]),
+                max(known.rolled_ms, row["rolled"]),
                 max(known.version, row["version"]),
             )
         self._restore_allocations()

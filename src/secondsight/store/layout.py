@@ -227,6 +227,7 @@ def _progress() -> TableSpec:
             ColumnSpec("idle", "UInt8"),
             ColumnSpec("backlog", "UInt8"),
             ColumnSpec("rollup_through", TIME_S),
+            ColumnSpec("begun_through", TIME_S),
             ColumnSpec("partition", "Int32"),
             VERSION_64,
         ),
