@@ -29,6 +29,7 @@ _PLAN = re.compile(r"/v1/agents/[^/]+/plan")
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"proxy-authorization", b"host"}
 )
+_BODILESS = frozenset({204, 304})
 _DROPPED = _HOP | {b"cookie", b"content-length", b"expect"}
 
 
@@ -121,7 +122,11 @@ async def _connected(target: Target) -> AsyncIterator[tuple[asyncio.StreamReader
 
 
 def _head(scope: Scope, target: Target) -> bytes:
-    """Return the request's head; hop-by-hop headers and cookies stay here."""
+    """Return the request's head; hop-by-hop headers and cookies stay here.
+
+    The connection is kept alive: a gateway that refuses before it has read the body then reads on, where it would
+    otherwise reset the connection and its answer would be lost.
+    """
     path = scope.get("raw_path") or scope["path"].encode()
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     lines = [
@@ -129,7 +134,7 @@ def _head(scope: Scope, target: Target) -> bytes:
         b"host: %b:%d" % (target.host.encode(), target.port),
     ]
     lines += [b"%b: %b" % (name, value) for name, value in scope["headers"] if name not in _DROPPED]
-    return b"\r\n".join([*lines, b"transfer-encoding: chunked", b"connection: close", b"", b""])
+    return b"\r\n".join([*lines, b"transfer-encoding: chunked", b"", b""])
 
 
 async def _body(receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
@@ -154,8 +159,11 @@ async def _answer(reader: asyncio.StreamReader, send: Send) -> None:
     pairs = [(name.strip().lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
     chunked = any(name == b"transfer-encoding" and value.lower() == b"chunked" for name, value in pairs)
     length = next((int(value) for name, value in pairs if name == b"content-length"), None)
+    status = int(status_line.split(b" ")[1])
+    if status in _BODILESS:
+        length = 0
     kept = [pair for pair in pairs if pair[0] not in _HOP]
-    await send({"type": "http.response.start", "status": int(status_line.split(b" ")[1]), "headers": kept})
+    await send({"type": "http.response.start", "status": status, "headers": kept})
     async for chunk in _chunks(reader) if chunked else _plain(reader, length):
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
