@@ -377,6 +377,17 @@ def test_a_card_that_moves_keeps_its_history(store, tenant):
         ("h1", T0, T0 + 100_000),
         ("h2", T0 + 100_000, None),
     ]
+    steady(tenant, rig, T0 + 200_000, 5, first=1000)
+    rig.settle()
+    rows = store.query(
+        "SELECT host_id, from_time, to_time FROM entities FINAL WHERE tenant_id = {t:String} ORDER BY ALL",
+        {"t": tenant},
+    ).to_pylist()
+    assert [(row["host_id"], ms(row["from_time"]), row["to_time"] and ms(row["to_time"])) for row in rows] == [
+        ("h1", T0, T0 + 100_000),
+        ("h1", T0 + 200_000, None),
+        ("h2", T0 + 100_000, T0 + 200_000),
+    ]
 
 
 # -- properties ------------------------------------------------------------------------------------------------------
@@ -544,6 +555,24 @@ def test_a_busy_store_loses_nothing(store, frames, facts, seed):
     rig.settle()
     check_rollups(store, tenant)
     assert anonymous(tables(store, tenant)) == expected
+
+
+def test_a_partition_that_moves_away_and_back_is_read_again(store, tenant):
+    rig = Rig(store, partitions=2)
+    rig.clock.move(1)
+    for number in range(20):
+        body = frame_bytes({("GPU-a", "", 0): {POWER: 1, ENERGY: number}}, [T0 + 1000 * number], sequence=number + 1)
+        rig.send(body, T0 + 1000 * number, partition=1, tenant=tenant)
+    rig.processor.step()
+    rig.processor._intake.assign([0])
+    assert not rig.processor.world.spans.open
+    assert rig.processor.world.progress == {}
+    rig.processor._intake.assign([0, 1])
+    rig.processor._intake.keep(rig.log.partitions[1])
+    rig.settle()
+    assert rig.log.committed[1] == 20
+    assert [row["samples"] for row in rollup_rows(store, tenant)] == [20]
+    check_rollups(store, tenant)
 
 
 def test_memory_pressure_writes_the_oldest_windows_early(store, tenant):

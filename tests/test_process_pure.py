@@ -1,5 +1,7 @@
 import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from secondsight.process.enrich import FOREVER_MS, NOBODY, Allocations, Fact
 from secondsight.process.percentile import weighted_p95
 from secondsight.process.spans import Span, is_due
 from secondsight.process.watermark import Progress
+from secondsight.process.window import Cells, Priors, Samples, roll_up
 from secondsight.wire.content import Column, Schema
 
 LAYOUT = layout_of(EntityKind.GPU, CATALOG.scalars(EntityKind.GPU))
@@ -216,3 +219,35 @@ def test_facts_in_any_order_give_one_timeline(facts):
 )
 def test_when_a_window_is_due(span, watermark_ms, log_ms, due):
     assert is_due(span, Progress("h", 0, watermark_ms=watermark_ms), START, log_ms) is due
+
+
+CASES = json.loads((Path(__file__).parent / "cases" / "process" / "counters.json").read_text())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@pytest.mark.parametrize("cut", [1, 3, 100])
+def test_counter_cases_in_windows_of_any_size(case, cut):
+    """The increase adds up over windows of `cut` samples, each taking the last sample of the one before."""
+    prior = Priors(np.zeros((1, 1), np.uint64), np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int32))
+    total, resets, known = 0, 0, False
+    for first in range(0, len(case["samples"]), cut):
+        values = np.array([case["samples"][first : first + cut]], np.uint64)
+        count = values.shape[1]
+        rollup = roll_up(
+            Samples(
+                START + 1000 * first,
+                START + 1000 * (first + count),
+                np.zeros(count, np.int32),
+                START + 1000 * np.arange(first, first + count),
+                np.full(count, 1000),
+                np.ones(count, np.int32),
+                np.zeros(count, np.int32),
+                (Cells((COUNTER,), values, np.ones_like(values, np.bool_)),),
+                (prior,),
+            )
+        )
+        prior = rollup.lasts[0]
+        increase, present = rollup.members[f"{COUNTER.name}_increase"]
+        total, known = total + int(increase[0]), known or bool(present[0])
+        resets += sum(int(numbers.sum()) for numbers in rollup.resets.numbers)
+    assert ((total if known else None), resets) == (case["increase"], case["resets"])

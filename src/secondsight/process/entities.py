@@ -71,6 +71,7 @@ class EntityBook:
         known.last_ms = max(known.last_ms, last_ms)
         if known.last_ms - known.written_ms >= REFRESH_MS:
             known.written_ms = known.last_ms
+            self._come_back(known.keys, first_ms, last_ms)
             self._extend(known.keys, known.first_ms, known.last_ms)
 
     def take(self) -> list[Row]:
@@ -117,6 +118,14 @@ class EntityBook:
                 stay.from_ms = first_ms
             stay.last_ms = max(stay.last_ms, last_ms)
             self._write(key, stay)
+
+    def _come_back(self, keys: Iterable[Key], first_ms: int, last_ms: int) -> None:
+        """Begin a new stay of entities that are seen again after they had moved away."""
+        for key in keys:
+            stay = self._stays[key]
+            if stay.to_ms is not None and first_ms >= stay.to_ms:
+                self._stays[key] = Stay(stay.row, first_ms, last_ms)
+                self._settle_home(key)
 
     def _settle_home(self, key: Key) -> None:
         """Close the older of two stays of one GPU on two hosts."""

@@ -6,7 +6,7 @@ again after `Retryable` changes nothing that was taken already.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from secondsight.contracts import LogConsumer, LogRecord
@@ -78,17 +78,37 @@ class Intake:
         self._world = world
         self._seen = Seen()
         self._waiting: list[LogRecord] = []
+        self._assigned: set[int] = set()
         self._restamper = Restamper(world)
         self._definitions = DefinitionReader(open_definitions)
         self._definitions.read()
 
-    def take(self, records: Sequence[LogRecord], assigned: Iterable[int]) -> None:
-        """Take records in, after those that an earlier call could not finish.
+    def assign(self, partitions: Collection[int]) -> None:
+        """Take note of which partitions are read here: forget what is open of lost ones, catch up on new ones.
 
         Raises:
-            Retryable: The log or the store is away; call again, with further records or none.
+            Retryable: The store is busy or away.
         """
+        now = set(partitions)
+        if now - self._assigned and self._assigned:
+            self._world.restore_progress()
+        lost = self._assigned - now
+        if lost:
+            self._world.forget(lost)
+            self._seen = Seen()
+            self._waiting = [record for record in self._waiting if record.partition not in lost]
+        self._assigned = now
+
+    def keep(self, records: Sequence[LogRecord]) -> None:
+        """Hold polled records until they are taken in."""
         self._waiting.extend(records)
+
+    def take(self, assigned: Iterable[int]) -> None:
+        """Take in the records that wait.
+
+        Raises:
+            Retryable: The log or the store is away; call again, after further records or none.
+        """
         batch = Batch()
         for record in self._waiting:
             self._decode(record, batch)

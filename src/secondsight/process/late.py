@@ -23,7 +23,6 @@ class PriorSource:
     def __init__(self, store: Store, progress: Mapping[int, Progress]) -> None:
         self._store = store
         self._progress = progress
-        self._consulted: set[tuple[str, int]] = set()
 
     def priors(
         self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]
@@ -42,12 +41,13 @@ class PriorSource:
             state.carry.keep(group, np.arange(lasts.values.shape[0]), found[0], lasts)
         for number in fresh:
             if window.start_ms >= self._progress[number].restored_ms:
-                self._consulted.add((state.kind, number))
+                self._progress[number].consulted.add(state.kind)
         return stored_priors(window, samples, series, found)
 
     def _is_consulted(self, state: KindState, collector: int) -> bool:
         """Tell whether the carry holds all that is stored of a collector."""
-        return self._progress[collector].new or (state.kind, collector) in self._consulted
+        progress = self._progress[collector]
+        return progress.new or state.kind in progress.consulted
 
     def _load(
         self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]

@@ -315,8 +315,9 @@ def _lasts(rows: Any, group: MetricGroup, state: KindState) -> Priors:
         if count and metric.rollup in FOLLOWED:
             lasts.values[place] = _nullable(rows, f"{metric.name}.v", group.dtype)[0]
             lasts.time_ms[place] = _nullable(rows, f"{metric.name}.t", np.int64)[0]
-            boots = rows.column(f"{metric.name}.b").to_pylist()
-            lasts.epoch[place] = [state.epochs.code(boot or "") for boot in boots]
+            boots = rows.column(f"{metric.name}.b").combine_chunks().dictionary_encode()
+            codes = np.array([state.epochs.code(boot or "") for boot in boots.dictionary.to_pylist()] or [0], np.int32)
+            lasts.epoch[place] = codes[boots.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     return lasts
 
 

@@ -85,7 +85,9 @@ class Processor:
         polled = self._consumer.poll(self.config.poll_bytes, wait_seconds)
         if polled.damaged:
             self.metrics.count("processor_damaged_records_total", polled.damaged)
-        self._intake.take(polled.records, polled.assigned)
+        self._intake.keep(polled.records)
+        self._intake.assign(polled.assigned)
+        self._intake.take(polled.assigned)
         self._write_due()
         return len(polled.records)
 

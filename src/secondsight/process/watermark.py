@@ -32,6 +32,7 @@ class Progress:
         stored_ms: Watermark and `through_ms` as last stored.
         begun_ms: As last stored, before the rollups it speaks of were.
         new: No earlier process knew it.
+        consulted: Kinds of which the carry holds all that is stored.
         changed: Differs from what was last stored.
         version: Version of the last stored row.
         idle: As last stored.
@@ -50,6 +51,7 @@ class Progress:
     begun_ms: int = 0
     stored_ms: tuple[int, int] = (0, 0)
     new: bool = True
+    consulted: set[str] = field(default_factory=set)
     changed: bool = True
     version: int = 0
     idle: bool = False

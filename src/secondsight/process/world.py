@@ -150,6 +150,19 @@ class World:
         """Return the log time that a partition has been read up to."""
         return self.frontiers.get(partition, 0)
 
+    def forget(self, partitions: set[int]) -> None:
+        """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
+        for kind, start_ms, collector in self.spans.forget(partitions):
+            window = self.kinds[kind].windows.get(start_ms)
+            if window is not None and collector in window.lanes:
+                window.dirty[window.lanes[collector].rows()] = False
+                window.drop(collector)
+        for code in [code for code, progress in self.progress.items() if progress.partition in partitions]:
+            del self.progress[code]
+        for partition in partitions:
+            self.positions.pop(partition, None)
+            self.frontiers.pop(partition, None)
+
     def _take_over(self, progress: Progress, restored: Restored | None) -> None:
         if restored is not None:
             progress.new = False
@@ -160,6 +173,16 @@ class World:
             progress.version = restored.version
 
     def _restore(self) -> None:
+        self.restore_progress()
+        self._restore_allocations()
+        self._restore_entities()
+
+    def restore_progress(self) -> None:
+        """Read how far each collector is; done again when partitions come from another processor.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
         rows = self._rows(
             "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
             "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rolled, "
@@ -174,8 +197,6 @@ class World:
                 max(known.rolled_ms, row["rolled"]),
                 max(known.version, row["version"]),
             )
-        self._restore_allocations()
-        self._restore_entities()
 
     def _restore_allocations(self) -> None:
         since = self.clock.now_ms() - 2 * HORIZON_MS
