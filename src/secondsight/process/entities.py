@@ -72,7 +72,7 @@ class EntityBook:
         if known.last_ms - known.written_ms >= REFRESH_MS:
             known.written_ms = known.last_ms
             self._come_back(known.keys, first_ms, last_ms)
-            self._extend(known.keys, known.first_ms, known.last_ms)
+            self._extend(known.keys, first_ms, known.last_ms)
 
     def take(self) -> list[Row]:
         """Return the rows that changed since `done`."""
