@@ -182,6 +182,13 @@ class Content:
     infos: tuple[Info, ...] = ()
 
 
+def clock_correction_ms(offset_ms: int | None, uncertainty_ms: int) -> int:
+    """Return what is added to host times: -offset if it is over 1 s and known to better than 200 ms, else 0."""
+    if offset_ms is None or uncertainty_ms >= 200 or abs(offset_ms) <= 1000:
+        return 0
+    return -offset_ms
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What a gateway reads without touching the body; all of it can be re-stamped.
@@ -224,11 +231,8 @@ class Header:
 
     @property
     def correction_ms(self) -> int:
-        """Return what is added to host times: -offset if it is over 1 s and known to better than 200 ms, else 0."""
-        offset = self.clock_offset_ms
-        if offset is None or self.clock_uncertainty_ms >= 200 or abs(offset) <= 1000:
-            return 0
-        return -offset
+        """Return what is added to host times, see `clock_correction_ms`."""
+        return clock_correction_ms(self.clock_offset_ms, self.clock_uncertainty_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 
@@ -45,12 +46,11 @@ def encode_envelope(envelope: Envelope) -> bytes:
     Raises:
         Rejected: `bad_envelope` when a field does not fit.
     """
-    texts = (envelope.tenant_id, envelope.region, envelope.cluster_id)
-    if not all(is_text(text) for text in texts) or not 0 <= envelope.ingest_time_ms <= _MAX_TIME_MS:
-        raise Rejected("bad_envelope", "an id or the ingest time is out of bounds")
-    ids = [text.encode() for text in texts]
-    head = _HEAD.pack(_MAGIC, _VERSION, envelope.type, envelope.ingest_time_ms, *(len(raw) for raw in ids))
-    return b"".join((head, *ids, envelope.body))
+    if not 0 <= envelope.ingest_time_ms <= _MAX_TIME_MS:
+        raise Rejected("bad_envelope", f"the ingest time {envelope.ingest_time_ms} is out of bounds")
+    ids, lengths = _pack_ids(envelope.tenant_id, envelope.region, envelope.cluster_id)
+    head = _HEAD.pack(_MAGIC, _VERSION, envelope.type, envelope.ingest_time_ms, *lengths)
+    return b"".join((head, ids, envelope.body))
 
 
 def decode_envelope(value: bytes) -> Envelope:
@@ -74,6 +74,15 @@ def decode_envelope(value: bytes) -> Envelope:
 def partition_key(tenant_id: str, cluster_id: str, host_id: str) -> bytes:
     """Return the log key of a collector: one host's records share a partition and keep their order."""
     return blake2b("\0".join((tenant_id, cluster_id, host_id)).encode(), digest_size=8).digest()
+
+
+@lru_cache(maxsize=1024)
+def _pack_ids(*texts: str) -> tuple[bytes, tuple[int, ...]]:
+    """Return the ids' bytes and the length of each; senders have few of them, and every record holds them."""
+    if not all(is_text(text) for text in texts):
+        raise Rejected("bad_envelope", "an id is out of bounds")
+    packed = [text.encode() for text in texts]
+    return b"".join(packed), tuple(map(len, packed))
 
 
 def _texts(value: bytes, lengths: list[int]) -> list[str]:

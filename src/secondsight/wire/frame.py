@@ -21,9 +21,11 @@ from secondsight.wire.header import (
     DEFAULT_LIMITS,
     SUPPORTED_VERSIONS,
     FrameHead,
+    HeadView,
     Limits,
     Stamp,
     read_header,
+    read_view,
     stamp_of,
     write_header,
 )
@@ -41,12 +43,14 @@ __all__ = [
     "CURRENT_VERSION",
     "SUPPORTED_VERSIONS",
     "FrameHead",
+    "HeadView",
     "HeaderChanges",
     "Limits",
     "Stamp",
     "check_body",
     "decode",
     "encode",
+    "read_definitions",
     "read_header",
     "restamp",
     "split",
@@ -54,6 +58,7 @@ __all__ = [
 ]
 
 COMPRESSION_LEVEL = 1
+_DEFINITIONS = (blocks.SCHEMA, blocks.ENTITIES)
 
 _local = threading.local()
 
@@ -127,23 +132,34 @@ def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limi
     return Frame(head.header, content)
 
 
-def split(body: bytes, limits: Limits = DEFAULT_LIMITS) -> list[FrameHead]:
+def read_definitions(buffer: bytes, head: HeadView) -> tuple[bytes, bytes]:
+    """Return the blobs of schema and entity table that the frame at `head` carries; they are as the header names them.
+
+    Raises:
+        Rejected: `bad_checksum`, `bad_frame`, also when the frame carries none.
+    """
+    pieces = blocks.split_blocks(_decompress(check_body(buffer, head), head.raw_bytes))
+    schema, entities = _inline_blobs(pieces, head.schema_hash, head.entities_hash)
+    return schema, entities
+
+
+def split(body: bytes, limits: Limits = DEFAULT_LIMITS) -> list[HeadView]:
     """Return the heads of the frames that together fill `body`; their bodies are not looked at.
 
     Raises:
-        Rejected: As `read_header`; `frame_too_large` also for too many frames.
+        Rejected: As `read_view`; `frame_too_large` also for too many frames.
     """
-    heads: list[FrameHead] = []
+    heads: list[HeadView] = []
     position = 0
     while position < len(body):
         if len(heads) == limits.max_frames:
             raise Rejected("frame_too_large", f"more than {limits.max_frames} frames in one body")
-        heads.append(read_header(body, position, limits))
+        heads.append(read_view(body, position, limits))
         position = heads[-1].end
     return heads
 
 
-def check_body(buffer: bytes, head: FrameHead) -> bytes:
+def check_body(buffer: bytes, head: FrameHead | HeadView) -> bytes:
     """Return the compressed body of a frame after checking its CRC.
 
     Raises:
@@ -199,9 +215,7 @@ def _header(stamp: Stamp, content: Content, schema: KnownSchema, entities: Known
 
 
 def _write_body(content: Content, shape: Shape, definitions: list[bytes]) -> bytes:
-    parts = [
-        blocks.pack_block(kind, blob) for kind, blob in zip((blocks.SCHEMA, blocks.ENTITIES), definitions, strict=False)
-    ]
+    parts = [blocks.pack_block(kind, blob) for kind, blob in zip(_DEFINITIONS, definitions, strict=False)]
     if content.scalars is not None:
         parts.append(blocks.pack_block(blocks.SCALARS, write_scalars(content.scalars, shape)))
     parts += [blocks.pack_block(blocks.HISTOGRAM, blocks.write_histogram(rows, shape)) for rows in content.histograms]
@@ -235,15 +249,21 @@ def _read_content(pieces: list[BlockReader], shape: Shape, entities: EntityTable
 
 
 def _learn(head: FrameHead, pieces: list[BlockReader], definitions: Definitions) -> None:
-    expected = {blocks.SCHEMA: head.header.schema_hash, blocks.ENTITIES: head.header.entities_hash}
-    found = [piece for piece in pieces if piece.kind in expected]
-    if [piece.kind for piece in found] != (list(expected) if head.inline else []):
+    if head.inline:
+        for blob in _inline_blobs(pieces, head.header.schema_hash, head.header.entities_hash):
+            definitions.add(blob)
+    elif any(piece.kind in _DEFINITIONS for piece in pieces):
+        blocks.refuse("there are inline definitions that the header does not announce")
+
+
+def _inline_blobs(pieces: list[BlockReader], *expected: bytes) -> list[bytes]:
+    found = [piece for piece in pieces if piece.kind in _DEFINITIONS]
+    if tuple(piece.kind for piece in found) != _DEFINITIONS:
         blocks.refuse("inline definitions are not those that the header announces")
-    for piece in found:
-        blob = piece.rest()
-        if definition_hash(blob) != expected[piece.kind]:
-            blocks.refuse("an inline definition has another hash than the header says")
-        definitions.add(blob)
+    blobs = [piece.rest() for piece in found]
+    if tuple(map(definition_hash, blobs)) != expected:
+        blocks.refuse("an inline definition has another hash than the header says")
+    return blobs
 
 
 def _check_counts(header: Header, scalars: ScalarBlock | None) -> None:

@@ -6,15 +6,18 @@ own CRC is computed with its field zero. What a header says of the body is check
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import lt
 from struct import Struct
+from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 
 from secondsight.errors import Rejected
-from secondsight.model import KIND_CODES
-from secondsight.wire.content import I64, Header
+from secondsight.model import KIND_CODES, EntityKind
+from secondsight.wire.content import I64, Header, clock_correction_ms
 from secondsight.wire.schema import is_text
 
 MAGIC = b"SSFR"
@@ -33,6 +36,7 @@ _FLAGS = _FLAG_INLINE | _FLAG_LIVE | _FLAG_OFFSET
 _PREFIX = Struct("<4sBBHIIII")
 _CRC_POSITION = _PREFIX.size - 4
 _FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
+_STEPS_START = _PREFIX.size + _FIELDS.size
 _LENGTH = Struct("<H")
 _STEP = np.dtype("<u4")
 _KINDS = {code: kind for kind, code in KIND_CODES.items()}
@@ -107,6 +111,60 @@ class FrameHead:
         return self.body_start + self.body_bytes
 
 
+class HeadView(NamedTuple):
+    """What a frame's head says, for whoever does not open its body: a `FrameHead` without arrays.
+
+    Attributes:
+        ticks: Number of tick times; the first and last are 0 where there are none.
+        boot: 16 bytes, all 0 when unknown.
+        start: Position of the frame in the buffer.
+        inline: The body carries its definitions.
+    """
+
+    kind: EntityKind
+    collector_id: str
+    host_id: str
+    source: str
+    spool_id: int
+    first_sequence: int
+    last_sequence: int
+    boot: bytes
+    ticks: int
+    first_tick_ms: int
+    last_tick_ms: int
+    interval_ms: int
+    clock_offset_ms: int | None
+    clock_uncertainty_ms: int
+    live: bool
+    rows: int
+    values: int
+    quality_cells: int
+    schema_hash: bytes
+    entities_hash: bytes
+    version: int
+    inline: bool
+    start: int
+    header_bytes: int
+    body_bytes: int
+    raw_bytes: int
+    body_crc: int
+
+    @property
+    def body_start(self) -> int:
+        """Return the position of the body in the buffer."""
+        return self.start + self.header_bytes
+
+    @property
+    def end(self) -> int:
+        """Return the position after the frame in the buffer."""
+        return self.start + self.header_bytes + self.body_bytes
+
+    @property
+    def correction_ms(self) -> int:
+        """Return what is added to host times, as `Header.correction_ms`."""
+        return clock_correction_ms(self.clock_offset_ms, self.clock_uncertainty_ms)
+
+
 def stamp_of(header: Header) -> Stamp:
     """Return the sender's part of a header."""
     return Stamp(
@@ -132,9 +190,11 @@ def write_header(head: FrameHead) -> bytes:
         Rejected: `bad_frame` when a field does not fit.
     """
     header = head.header
-    require_header(header)
+    times: list[int] = header.tick_times_ms.tolist()
+    _require_ascending(times)
+    _require_bounds(times[0] if times else 0, times[-1] if times else 0, header.first_sequence, header.last_sequence)
     ids = b"".join(_pack_text(text) for text in (header.collector_id, header.host_id, header.source))
-    rest = _pack_fields(header) + _tick_steps(header.tick_times_ms).tobytes() + ids
+    rest = _pack_fields(header, times) + ids
     size = _PREFIX.size + len(rest)
     lengths = (size, head.body_bytes, head.raw_bytes, head.body_crc)
     prefix = _PREFIX.pack(MAGIC, head.version, _flags(head), *lengths, 0)
@@ -146,11 +206,43 @@ def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) 
     """Read the header of the frame at `start`; the body must be there but is not looked at.
 
     Raises:
+        Rejected: As `read_view`.
+    """
+    view = read_view(buffer, start, bounds)
+    header = Header(
+        kind=view.kind,
+        collector_id=view.collector_id,
+        host_id=view.host_id,
+        source=view.source,
+        spool_id=view.spool_id,
+        first_sequence=view.first_sequence,
+        last_sequence=view.last_sequence,
+        boot_id=_unpack_boot_id(view.boot),
+        tick_times_ms=_times(buffer, view),
+        interval_ms=view.interval_ms,
+        clock_offset_ms=view.clock_offset_ms,
+        clock_uncertainty_ms=view.clock_uncertainty_ms,
+        live=view.live,
+        rows=view.rows,
+        values=view.values,
+        quality_cells=view.quality_cells,
+        schema_hash=view.schema_hash,
+        entities_hash=view.entities_hash,
+    )
+    sizes = (view.header_bytes, view.body_bytes, view.raw_bytes, view.body_crc)
+    return FrameHead(header, view.version, view.inline, start, *sizes)
+
+
+def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) -> HeadView:
+    """Read the header of the frame at `start` without making arrays; the body must be there but is not looked at.
+
+    Raises:
         Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`.
     """
     if len(buffer) - start < _PREFIX.size:
         raise Rejected("truncated", f"{len(buffer) - start} bytes are no frame prefix")
-    magic, version, flags, header_bytes, body_bytes, raw_bytes, body_crc, crc = _PREFIX.unpack_from(buffer, start)
+    prefix = _PREFIX.unpack_from(buffer, start)
+    magic, version, flags, header_bytes, body_bytes, raw_bytes, _, crc = prefix
     if magic != MAGIC:
         raise Rejected("bad_frame", f"no frame starts at byte {start}")
     _require_version(version)
@@ -159,27 +251,11 @@ def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) 
     if len(buffer) - start < header_bytes + body_bytes:
         raise Rejected("truncated", f"{header_bytes + body_bytes} bytes announced, {len(buffer) - start} there")
     raw = bytes(buffer[start : start + header_bytes])
-    if len(raw) < _PREFIX.size + _FIELDS.size or flags & ~_FLAGS:
+    if len(raw) < _STEPS_START or flags & ~_FLAGS:
         raise Rejected("bad_frame", "the header is too short or has unknown flags")
     if crc != google_crc32c.value(raw[:_CRC_POSITION] + bytes(4) + raw[_PREFIX.size :]):
         raise Rejected("bad_checksum", "the header's checksum is wrong")
-    header = _unpack_header(raw, flags, bounds)
-    return FrameHead(header, version, bool(flags & _FLAG_INLINE), start, header_bytes, body_bytes, raw_bytes, body_crc)
-
-
-def require_header(header: Header) -> None:
-    """Check the fields that bytes alone do not bound.
-
-    Raises:
-        Rejected: `bad_frame`.
-    """
-    times = header.tick_times_ms
-    if times.size and (int(times[0]) < 0 or int(times[-1]) > MAX_TIME_MS):
-        raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
-    if times.size > 1 and not (times[1:] > times[:-1]).all():
-        raise Rejected("bad_frame", "tick times are not ascending")
-    if header.first_sequence > header.last_sequence:
-        raise Rejected("bad_frame", "the first sequence is after the last")
+    return _unpack_view(raw, prefix, start, bounds)
 
 
 def _require_version(version: int) -> None:
@@ -193,8 +269,8 @@ def _flags(head: FrameHead) -> int:
     return head.inline * _FLAG_INLINE | head.header.live * _FLAG_LIVE | offset_known * _FLAG_OFFSET
 
 
-def _pack_fields(header: Header) -> bytes:
-    times = header.tick_times_ms
+def _pack_fields(header: Header, times: list[int]) -> bytes:
+    first_ms = times[0] if times else 0
     try:
         return _FIELDS.pack(
             KIND_CODES[header.kind],
@@ -211,32 +287,24 @@ def _pack_fields(header: Header) -> bytes:
             header.rows,
             header.values,
             header.quality_cells,
-            int(times[0]) if len(times) else 0,
-        )
+            first_ms,
+        ) + struct.pack(f"<{max(0, len(times) - 1)}I", *(time_ms - first_ms for time_ms in times[1:]))
     except struct.error as error:
-        raise Rejected("bad_frame", f"a header field does not fit: {error}") from error
+        raise Rejected("bad_frame", f"a header field does not fit, or ticks span over 49 days: {error}") from error
 
 
-def _tick_steps(times: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    if times.size and int(times[-1]) - int(times[0]) > 0xFFFF_FFFF:
-        raise Rejected("bad_frame", "ticks span more than 49 days")
-    return (times[1:] - times[:1]).astype("<u4") if times.size else np.empty(0, "<u4")
-
-
-def _unpack_header(raw: bytes, flags: int, limits: Limits) -> Header:
+def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits) -> HeadView:
     fields = _FIELDS.unpack_from(raw, _PREFIX.size)
-    kind = _KINDS.get(fields[0])
-    ticks, rows = fields[1], fields[11]
+    kind, flags = _KINDS.get(fields[0]), prefix[2]
+    ticks, rows, first_ms = fields[1], fields[11], fields[14]
     if kind is None:
         raise Rejected("bad_frame", f"unknown entity kind {fields[0]}")
     if ticks > limits.max_ticks or rows > limits.max_rows:
         raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
-    steps_start = _PREFIX.size + _FIELDS.size
-    steps_end = steps_start + 4 * max(0, ticks - 1)
-    if steps_end > len(raw):
-        raise Rejected("bad_frame", "ticks run over the header")
-    collector_id, host_id, source = _unpack_texts(raw, steps_end)
-    header = Header(
+    steps = _unpack_steps(raw, ticks)
+    _require_bounds(first_ms, first_ms + steps[-1], fields[6], fields[7])
+    collector_id, host_id, source = _unpack_texts(raw, _STEPS_START + _STEP.itemsize * (len(steps) - 1))
+    return HeadView(
         kind=kind,
         collector_id=collector_id,
         host_id=host_id,
@@ -244,8 +312,10 @@ def _unpack_header(raw: bytes, flags: int, limits: Limits) -> Header:
         spool_id=fields[5],
         first_sequence=fields[6],
         last_sequence=fields[7],
-        boot_id=_unpack_boot_id(fields[8]),
-        tick_times_ms=_unpack_times(fields[14], ticks, raw[steps_start:steps_end]),
+        boot=fields[8],
+        ticks=ticks,
+        first_tick_ms=first_ms if ticks else 0,
+        last_tick_ms=first_ms + steps[-1] if ticks else 0,
         interval_ms=fields[2],
         clock_offset_ms=fields[3] if flags & _FLAG_OFFSET else None,
         clock_uncertainty_ms=fields[4],
@@ -255,18 +325,44 @@ def _unpack_header(raw: bytes, flags: int, limits: Limits) -> Header:
         quality_cells=fields[13],
         schema_hash=fields[9],
         entities_hash=fields[10],
+        version=prefix[1],
+        inline=bool(flags & _FLAG_INLINE),
+        start=start,
+        header_bytes=prefix[3],
+        body_bytes=prefix[4],
+        raw_bytes=prefix[5],
+        body_crc=prefix[6],
     )
-    require_header(header)
-    return header
 
 
-def _unpack_times(base: int, ticks: int, steps: bytes) -> I64:
-    if not 0 <= base <= MAX_TIME_MS:
-        raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
-    times = np.empty(ticks, np.int64)
-    times.fill(base)
-    times[1:] += np.frombuffer(steps, _STEP)
+def _unpack_steps(raw: bytes, ticks: int) -> tuple[int, ...]:
+    """Return tick times from the first on, so beginning with 0."""
+    count = max(0, ticks - 1)
+    if _STEPS_START + _STEP.itemsize * count > len(raw):
+        raise Rejected("bad_frame", "ticks run over the header")
+    steps = (0, *struct.unpack_from(f"<{count}I", raw, _STEPS_START))
+    _require_ascending(steps)
+    return steps
+
+
+def _times(buffer: bytes, view: HeadView) -> I64:
+    times = np.empty(view.ticks, np.int64)
+    times.fill(view.first_tick_ms)
+    if view.ticks > 1:
+        times[1:] += np.frombuffer(buffer, _STEP, view.ticks - 1, view.start + _STEPS_START)
     return times
+
+
+def _require_ascending(times: Sequence[int]) -> None:
+    if not all(map(lt, times, times[1:])):
+        raise Rejected("bad_frame", "tick times are not ascending")
+
+
+def _require_bounds(first_ms: int, last_ms: int, first_sequence: int, last_sequence: int) -> None:
+    if first_ms < 0 or last_ms > MAX_TIME_MS:
+        raise Rejected("bad_frame", "tick times are outside 1970 to 9999")
+    if first_sequence > last_sequence:
+        raise Rejected("bad_frame", "the first sequence is after the last")
 
 
 def _pack_text(text: str) -> bytes:
