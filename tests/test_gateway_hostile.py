@@ -26,7 +26,8 @@ from secondsight.gateway.run import open_stores
 from secondsight.gateway.tls import Certificate
 from secondsight.model import EntityKind
 from secondsight.wire.content import Column
-from secondsight.wire.frame import encode, read_header
+from secondsight.wire.frame import encode
+from secondsight.wire.header import read_view
 from secondsight.wire.schema import make_schema
 
 GOOD = frame("host-1") + frame("host-2", 2) + frame("host-1", 3, inline=False)
@@ -115,7 +116,7 @@ def test_damaged_bodies_are_answered_and_leave_nothing(gateway: InProcess, data:
 )
 def test_a_time_is_refused_only_outside_the_bounds(ahead_ms: int, offset_ms: int | None, width: int):
     sent = stamp(newest_ms=NOW_MS + ahead_ms, clock_offset_ms=offset_ms, clock_uncertainty_ms=width)
-    header = read_header(encode(sent, content())).header
+    header = read_view(encode(sent, content()))
     refusal = refused_time(header, NOW_MS, Bounds(300_000, 10**9))
     newest_ms = NOW_MS + ahead_ms + header.correction_ms
     expected = "future_time" if newest_ms > NOW_MS + 300_000 else "too_old" if newest_ms < NOW_MS - 10**9 else None

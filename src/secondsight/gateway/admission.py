@@ -10,7 +10,8 @@ from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import Metric, MetricType
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
-from secondsight.wire.content import Column, Header, HistogramColumn, Schema
+from secondsight.wire.content import Column, HistogramColumn, Schema
+from secondsight.wire.header import HeadView
 
 MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
@@ -45,19 +46,17 @@ def refused_columns(schema: Schema, catalog: Catalog) -> tuple[Refusal, ...]:
     return tuple(refusal for refusal in scalars + histograms if refusal is not None)
 
 
-def refused_time(header: Header, now_ms: int, bounds: Bounds) -> Refusal | None:
+def refused_time(head: HeadView, now_ms: int, bounds: Bounds) -> Refusal | None:
     """Return why a frame's ticks cannot be stored, or None; a frame without ticks has no time to check."""
-    if not len(header.tick_times_ms):
+    newest_ms = head.last_tick_ms + head.correction_ms
+    if not head.ticks or now_ms - bounds.past_ms <= newest_ms <= now_ms + bounds.future_ms:
         return None
-    newest_ms = int(header.tick_times_ms[-1]) + header.correction_ms
-    who = f"collector {header.collector_id} on host {header.host_id}"
+    who = f"collector {head.collector_id} on host {head.host_id}"
     if newest_ms > now_ms + bounds.future_ms:
         ahead = (newest_ms - now_ms) / MS_PER_SECOND
         return Refusal("future_time", f"{who} is {ahead:.0f} s ahead of the gateway; {_UNIT_HINT}")
-    if newest_ms < now_ms - bounds.past_ms:
-        days = (now_ms - newest_ms) / MS_PER_DAY
-        return Refusal("too_old", f"{who} sent ticks that are {days:.0f} days old; {_UNIT_HINT}")
-    return None
+    days = (now_ms - newest_ms) / MS_PER_DAY
+    return Refusal("too_old", f"{who} sent ticks that are {days:.0f} days old; {_UNIT_HINT}")
 
 
 def _refused_scalar(column: Column, kind: EntityKind, catalog: Catalog) -> Refusal | None:

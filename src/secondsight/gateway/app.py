@@ -22,7 +22,7 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.frames import Verdict, answer_body
 from secondsight.gateway.gather import Gatherer
-from secondsight.gateway.known import KnownDefinitions
+from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
 from secondsight.gateway.plan import InForce, Plans, Wish, agent_id
 from secondsight.gateway.pressure import Pressure
@@ -66,14 +66,15 @@ class Gateway:
         self._pressure = Pressure(
             stores.backlog_bytes, config.backlog_bytes, config.in_flight_bytes, config.retry_after_seconds, clock
         )
-        known = KnownDefinitions(stores.metadata, stores.definitions, catalog, clock)
+        definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
-        self._definitions = Gatherer[_Pair, None]("definitions", known.store, _pair_bytes, APPEND_BYTES)
+        self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _one, BATCH_ITEMS)
+        self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
-        sinks = Sinks(self._records.submit, self._definitions.submit, self._wishes.submit)
-        self._intake = Intake(known, self._plans, sinks, bounds, clock)
+        sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
+        self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, or live through the server's start and stop."""
@@ -84,7 +85,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Finish what was taken in and close the stores; may be called twice."""
-        for gatherer in (self._definitions, self._wishes, self._records):
+        for gatherer in (self._finds, self._definitions, self._wishes, self._records):
             await gatherer.close()
         self._stores.ingest.close()
         self._stores.definitions.close()
@@ -241,5 +242,5 @@ def _pair_bytes(pair: _Pair) -> int:
     return len(pair[1])
 
 
-def _one(_wish: Wish) -> int:
+def _one(_item: object) -> int:
     return 1

@@ -5,8 +5,8 @@ it sends the answer. Frames are looked at by header and checksum only; their bod
 """
 
 import base64
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -16,9 +16,8 @@ from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, Refusal, refused_time
 from secondsight.gateway.known import KnownDefinitions
 from secondsight.gateway.repeats import Repeats, repeat_key
-from secondsight.wire.content import Header
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
-from secondsight.wire.frame import FrameHead, check_body, split
+from secondsight.wire.frame import HeadView, check_body, split
 
 REFUSED_PAYLOAD_BYTES = 64 << 10
 REJECTED_MAXIMUM = 1000
@@ -37,14 +36,9 @@ class Post:
 
     identity: Identity
     body: bytes
-    heads: tuple[FrameHead, ...]
+    heads: tuple[HeadView, ...]
     ingest_time_ms: int
     faults: Mapping[int, Refusal] = field(default_factory=dict)
-
-    @property
-    def headers(self) -> Iterator[Header]:
-        """Give the header of each frame."""
-        return (head.header for head in self.heads)
 
 
 @dataclass(slots=True)
@@ -54,7 +48,7 @@ class Verdict:
     Attributes:
         records: (key, value) for the topic `ingest`.
         repeat_keys: To be remembered once the records are durable.
-        accepted: Headers of the frames among the records; columns of them may be in `rejected`.
+        accepted: Heads of the frames among the records; columns of them may be in `rejected`.
         duplicate, refused: Frames; an accepted one with refused columns is not among them.
         rejected: (index of the frame, what was refused of it).
         rows: Tick rows by outcome: accepted, duplicate, quarantined, rejected.
@@ -63,12 +57,12 @@ class Verdict:
 
     records: list[tuple[bytes, bytes]] = field(default_factory=list)
     repeat_keys: dict[int, None] = field(default_factory=dict)
-    accepted: list[Header] = field(default_factory=list)
+    accepted: list[HeadView] = field(default_factory=list)
     duplicate: int = 0
     refused: int = 0
     rejected: list[tuple[int, Refusal]] = field(default_factory=list)
-    rows: Counter[str] = field(default_factory=Counter)
-    dropped_rows: Counter[str] = field(default_factory=Counter)
+    rows: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    dropped_rows: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
 
 def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
@@ -98,7 +92,7 @@ def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds)
             _refuse(verdict, post, index, refusal)
         elif key in repeats or key in verdict.repeat_keys:
             verdict.duplicate += 1
-            verdict.rows["duplicate"] += head.header.rows
+            verdict.rows["duplicate"] += head.rows
         else:
             verdict.repeat_keys[key] = None
             _accept(verdict, post, head)
@@ -127,9 +121,7 @@ def answer_body(verdict: Verdict, received_ms: int, sent_ms: int) -> bytes:
 def unknown_definitions(hashes: Sequence[bytes], post: Post) -> Rejected:
     """Return the refusal of a post whose definitions are not known."""
     named = set(hashes)
-    senders = sorted(
-        {header.collector_id for header in post.headers if named & {header.schema_hash, header.entities_hash}}
-    )
+    senders = sorted({head.collector_id for head in post.heads if named & {head.schema_hash, head.entities_hash}})
     return Rejected(
         "schema_unknown",
         f"{len(named)} definitions of {', '.join(senders[:5])} are not known",
@@ -137,35 +129,34 @@ def unknown_definitions(hashes: Sequence[bytes], post: Post) -> Rejected:
     )
 
 
-def _check_frame(identity: Identity, body: bytes, index: int, head: FrameHead) -> None:
-    header = head.header
-    if not identity.allows_collector(header.collector_id):
-        message = f"the token {identity.name!r} may not write as collector {header.collector_id!r}"
+def _check_frame(identity: Identity, body: bytes, index: int, head: HeadView) -> None:
+    if not identity.allows_collector(head.collector_id):
+        message = f"the token {identity.name!r} may not write as collector {head.collector_id!r}"
         raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
     try:
         check_body(body, head)
     except Rejected as error:
-        message = f"frame {index} of collector {header.collector_id} on host {header.host_id}: {error.message}"
+        message = f"frame {index} of collector {head.collector_id} on host {head.host_id}: {error.message}"
         raise Rejected(error.code, message, error.hint) from error
 
 
-def _refusal(post: Post, head: FrameHead, known: KnownDefinitions, bounds: Bounds) -> Refusal | tuple[Refusal, ...]:
+def _refusal(post: Post, head: HeadView, known: KnownDefinitions, bounds: Bounds) -> Refusal | tuple[Refusal, ...]:
     """Return why the whole frame is refused, or the columns that are."""
     try:
-        columns = known.refused(head.header)
+        columns = known.refused(head)
     except Rejected as error:
         if error.code == "schema_unknown":
             raise
         return Refusal(error.code, error.message)
-    if not head.header.host_id or (head.header.rows and head.header.interval_ms < 1):
-        return Refusal("bad_frame", f"collector {head.header.collector_id} sent a frame without host or cadence")
-    return refused_time(head.header, post.ingest_time_ms, bounds) or columns
+    if not head.host_id or (head.rows and head.interval_ms < 1):
+        return Refusal("bad_frame", f"collector {head.collector_id} sent a frame without host or cadence")
+    return refused_time(head, post.ingest_time_ms, bounds) or columns
 
 
-def _accept(verdict: Verdict, post: Post, head: FrameHead) -> None:
-    verdict.accepted.append(head.header)
-    verdict.rows["accepted"] += head.header.rows
-    verdict.records.append(_record(post, head.header, RecordType.FRAME, post.body[head.start : head.end]))
+def _accept(verdict: Verdict, post: Post, head: HeadView) -> None:
+    verdict.accepted.append(head)
+    verdict.rows["accepted"] += head.rows
+    verdict.records.append(_record(post, head, RecordType.FRAME, post.body[head.start : head.end]))
 
 
 def _refuse(verdict: Verdict, post: Post, index: int, refusal: Refusal) -> None:
@@ -173,34 +164,32 @@ def _refuse(verdict: Verdict, post: Post, index: int, refusal: Refusal) -> None:
     quarantined = refusal.code in QUARANTINE_CODES
     verdict.refused += 1
     verdict.rejected.append((index, refusal))
-    verdict.rows["quarantined" if quarantined else "rejected"] += head.header.rows
-    verdict.dropped_rows[refusal.code] += head.header.rows
+    verdict.rows["quarantined" if quarantined else "rejected"] += head.rows
+    verdict.dropped_rows[refusal.code] += head.rows
     stage = "quarantine" if quarantined else "dead_letter"
-    verdict.records.append(_record(post, head.header, RecordType.REFUSED, _refused_body(post, head, refusal, stage)))
+    verdict.records.append(_record(post, head, RecordType.REFUSED, _refused_body(post, head, refusal, stage)))
 
 
-def _refused_body(post: Post, head: FrameHead, refusal: Refusal, stage: str) -> bytes:
-    header = head.header
-    times = header.tick_times_ms
+def _refused_body(post: Post, head: HeadView, refusal: Refusal, stage: str) -> bytes:
     payload = post.body[head.start : min(head.end, head.start + REFUSED_PAYLOAD_BYTES)]
     return orjson.dumps(
         {
             "code": refusal.code,
             "message": refusal.message,
-            "collector_id": header.collector_id,
-            "host_id": header.host_id,
-            "kind": header.kind.value,
-            "rows": header.rows,
-            "values": header.values,
-            "first_tick_ms": int(times[0]) if len(times) else None,
-            "last_tick_ms": int(times[-1]) if len(times) else None,
+            "collector_id": head.collector_id,
+            "host_id": head.host_id,
+            "kind": head.kind.value,
+            "rows": head.rows,
+            "values": head.values,
+            "first_tick_ms": head.first_tick_ms if head.ticks else None,
+            "last_tick_ms": head.last_tick_ms if head.ticks else None,
             "stage": stage,
             "payload_base64": base64.b64encode(payload).decode(),
         }
     )
 
 
-def _record(post: Post, header: Header, kind: RecordType, body: bytes) -> tuple[bytes, bytes]:
+def _record(post: Post, head: HeadView, kind: RecordType, body: bytes) -> tuple[bytes, bytes]:
     identity = post.identity
     envelope = Envelope(kind, identity.tenant_id, identity.region, identity.cluster_id, post.ingest_time_ms, body)
-    return partition_key(identity.tenant_id, identity.cluster_id, header.host_id), encode_envelope(envelope)
+    return partition_key(identity.tenant_id, identity.cluster_id, head.host_id), encode_envelope(envelope)

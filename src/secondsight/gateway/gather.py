@@ -1,12 +1,15 @@
 """Turn many small concurrent requests for one slow call into few calls.
 
-What arrives while a call runs is gathered and makes the next one: with a log, concurrent posts share one fdatasync.
+What arrives while a call runs, and in a short pause before it, makes one call: with a log, concurrent posts share one
+write and one fdatasync per partition. The pause costs a few milliseconds and saves most of the calls.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
+
+PAUSE_SECONDS = 0.004
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -49,13 +52,13 @@ class Gatherer(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
+                await asyncio.sleep(PAUSE_SECONDS)
                 taken = self._take()
                 items = [item for submitted, _ in taken for item in submitted]
-                outcome = await asyncio.gather(
-                    loop.run_in_executor(self._threads, self._work, items), return_exceptions=True
-                )
+                call = loop.run_in_executor(self._threads, self._work, items)
+                await asyncio.wait((call,))
                 for _, future in taken:
-                    _settle(future, outcome[0])
+                    _settle(future, call)
         finally:
             self._runner = None
 
@@ -70,10 +73,11 @@ class Gatherer(Generic[Item, Result]):
         return taken
 
 
-def _settle(future: "asyncio.Future[Result]", outcome: Result | BaseException) -> None:
+def _settle(future: "asyncio.Future[Result]", call: "asyncio.Future[Result]") -> None:
     if future.done():
         return
-    if isinstance(outcome, BaseException):
-        future.set_exception(outcome)
+    error = call.exception()
+    if error is None:
+        future.set_result(call.result())
     else:
-        future.set_result(outcome)
+        future.set_exception(error)

@@ -7,22 +7,21 @@ never leaves a known hash that no processor can read.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 from sqlalchemy import Engine
 
-from secondsight.access.definitions import get_definitions, put_definitions
+from secondsight.access.definitions import get_definitions, put_definitions, stored_definitions
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Refusal, refused_columns
 from secondsight.model import EntityKind
-from secondsight.wire.content import Header
-from secondsight.wire.frame import FrameHead, decode
-from secondsight.wire.schema import Definitions, named_entities
+from secondsight.wire.frame import HeadView, read_definitions
+from secondsight.wire.schema import Definitions, definition_hash, entity_table_blob
 
 REMEMBERED_DEFINITIONS = 200_000
+"""Some 300 bytes each: hosts of a large fleet have four entity tables, and share their schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,94 +38,103 @@ class Known:
     refused: tuple[Refusal, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A blob with its hash and what it means."""
+
+    name: bytes
+    blob: bytes
+    known: Known
+
+
 class KnownDefinitions:
-    """Definitions seen by this gateway, least recently used out first. Safe to call from threads."""
+    """Definitions seen by this gateway, least recently used out first. Belongs to one thread, as the event loop's."""
 
-    def __init__(self, metadata: Engine, topic: LogWriter, catalog: Catalog, clock: Clock) -> None:
-        self._metadata = metadata
-        self._topic = topic
-        self._catalog = catalog
-        self._clock = clock
+    def __init__(self, remembered: int = REMEMBERED_DEFINITIONS) -> None:
+        self._remembered = remembered
         self._known: OrderedDict[bytes, Known] = OrderedDict()
-        self._lock = Lock()
 
-    def lacking(self, headers: Iterable[Header]) -> set[bytes]:
-        """Return the hashes that are not in memory; never blocks on anything slow."""
-        with self._lock:
-            return {
-                name
-                for header in headers
-                for name in (header.schema_hash, header.entities_hash)
-                if name not in self._known
-            }
+    def lacking(self, heads: Iterable[HeadView]) -> set[bytes]:
+        """Return the hashes that frames name and that are not known."""
+        known = self._known
+        return {name for head in heads for name in (head.schema_hash, head.entities_hash) if name not in known}
 
-    def refused(self, header: Header) -> tuple[Refusal, ...]:
+    def refused(self, head: HeadView) -> tuple[Refusal, ...]:
         """Return the refused columns of a frame whose definitions are known.
 
         Raises:
             Rejected(bad_frame): The definitions are not of the frame's kind.
             Rejected(schema_unknown): A definition is not known.
         """
-        schema, entities = self._find(header.schema_hash), self._find(header.entities_hash)
+        schema, entities = self._find(head.schema_hash), self._find(head.entities_hash)
         if schema is None or entities is None:
-            raise Rejected("schema_unknown", f"definitions of {header.collector_id} are not known", "send them inline")
-        if not schema.is_schema or entities.is_schema or {schema.kind, entities.kind} != {header.kind}:
-            raise Rejected("bad_frame", f"{header.collector_id}: definitions are not those of a frame of {header.kind}")
+            raise Rejected("schema_unknown", f"definitions of {head.collector_id} are not known", "send them inline")
+        if not schema.is_schema or entities.is_schema or not schema.kind is entities.kind is head.kind:
+            raise Rejected("bad_frame", f"{head.collector_id}: definitions are not those of a frame of {head.kind}")
         return schema.refused
 
-    def load(self, names: Iterable[bytes]) -> None:
-        """Take definitions that the metadata store has into memory; blocks."""
-        for name, blob in get_definitions(self._metadata, names).items():
-            self._remember(name, blob)
-
-    def store(self, blobs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Make (hash, blob) pairs durable in the log and the store, then known; blocks.
-
-        Raises:
-            Rejected(definition_hash_wrong), Retryable: None of them is known.
-        """
-        distinct = dict(blobs)
-        self._topic.append(list(distinct.items()))
-        put_definitions(self._metadata, distinct, self._clock.now_ms())
-        for name, blob in distinct.items():
-            self._remember(name, blob)
+    def remember(self, definitions: Iterable[Definition]) -> None:
+        """Know definitions from now on."""
+        for definition in definitions:
+            self._known[definition.name] = definition.known
+        while len(self._known) > self._remembered:
+            self._known.popitem(last=False)
 
     def _find(self, name: bytes) -> Known | None:
-        with self._lock:
-            known = self._known.get(name)
-            if known is not None:
-                self._known.move_to_end(name)
-            return known
-
-    def _remember(self, name: bytes, blob: bytes) -> None:
-        known = _read(blob, self._catalog)
-        with self._lock:
-            self._known[name] = known
-            while len(self._known) > REMEMBERED_DEFINITIONS:
-                self._known.popitem(last=False)
+        known = self._known.get(name)
+        if known is not None:
+            self._known.move_to_end(name)
+        return known
 
 
-def inline_definitions(body: bytes, head: FrameHead) -> dict[bytes, bytes]:
-    """Return hash -> blob of what a frame carries with it, after reading the whole frame; slow.
+class DefinitionStore:
+    """Definitions that every gateway and processor can read. Safe to call from threads; every call blocks."""
+
+    def __init__(self, metadata: Engine, topic: LogWriter, catalog: Catalog, clock: Clock) -> None:
+        self._metadata = metadata
+        self._topic = topic
+        self._catalog = catalog
+        self._clock = clock
+
+    def load(self, names: Sequence[bytes]) -> dict[bytes, Definition]:
+        """Return those that are stored, by hash."""
+        blobs = get_definitions(self._metadata, names)
+        return {name: read_definition(blob, name, self._catalog) for name, blob in blobs.items()}
+
+    def store(self, definitions: Sequence[Definition]) -> None:
+        """Make definitions durable, in the log before the metadata store.
+
+        Raises:
+            Retryable: None of them is stored for certain.
+        """
+        blobs = {definition.name: definition.blob for definition in definitions}
+        there = stored_definitions(self._metadata, blobs)
+        lacking = {name: blob for name, blob in blobs.items() if name not in there}
+        self._topic.append(list(lacking.items()))
+        put_definitions(self._metadata, lacking, self._clock.now_ms())
+
+
+def inline_definitions(body: bytes, head: HeadView, wanted: Iterable[bytes], catalog: Catalog) -> list[Definition]:
+    """Return those of a frame's two definitions that are wanted, from inside the frame.
 
     Raises:
         Rejected: The frame cannot be read, or a definition is not in its canonical form.
     """
-    definitions = Definitions()
-    header = decode(body, definitions, head.start).header
-    schema, table = definitions.known_schema(header.schema_hash), definitions.entities(header.entities_hash)
-    entities = named_entities(table) if table is not None else None
-    if schema is None or entities is None or entities.hash != header.entities_hash:
-        raise Rejected("bad_schema", "an entity table is not written as this version writes it")
-    return {schema.hash: schema.blob, entities.hash: entities.blob}
+    named = dict(zip((head.schema_hash, head.entities_hash), read_definitions(body, head), strict=True))
+    return [read_definition(named[name], name, catalog) for name in wanted]
 
 
-def _read(blob: bytes, catalog: Catalog) -> Known:
+def read_definition(blob: bytes, name: bytes, catalog: Catalog) -> Definition:
+    """Parse a blob.
+
+    Raises:
+        Rejected: It is neither a schema nor an entity table in canonical form.
+    """
     definitions = Definitions()
-    name = definitions.add(blob)
+    definitions.add(blob)
     schema, table = definitions.schema(name), definitions.entities(name)
     if schema is not None:
-        return Known(schema.kind, is_schema=True, refused=refused_columns(schema, catalog))
-    if table is None:
-        raise Rejected("bad_schema", "neither a schema nor an entity table")
-    return Known(table.kind, is_schema=False)
+        return Definition(name, blob, Known(schema.kind, is_schema=True, refused=refused_columns(schema, catalog)))
+    if table is None or definition_hash(entity_table_blob(table)) != name:
+        raise Rejected("bad_schema", "an entity table is not written as this version writes it")
+    return Definition(name, blob, Known(table.kind, is_schema=False))

@@ -5,21 +5,22 @@ everything in one go. A step that raises leaves nothing of the frames in the log
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from secondsight.access.identity import Identity
+from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, Refusal
 from secondsight.gateway.frames import Post, Verdict, admit, read_post, unknown_definitions
-from secondsight.gateway.known import KnownDefinitions, inline_definitions
+from secondsight.gateway.known import Definition, KnownDefinitions, inline_definitions
 from secondsight.gateway.plan import InForce, Plans, Wish
 from secondsight.gateway.repeats import Repeats
 
 CONTENT_TYPE = b"application/x-secondsight-frame"
-LARGE_BODY_BYTES = 1 << 20
-"""A larger body is read in a thread, so that other requests do not wait for it."""
+LARGE_BYTES = 1 << 20
+"""A larger body, or more unpacked bytes with definitions among them, is read in a thread: others do not wait for it."""
 
 
 class SchemaUnknown(Rejected):
@@ -32,28 +33,31 @@ class SchemaUnknown(Rejected):
 
 @dataclass(frozen=True, slots=True)
 class Sinks:
-    """Where an intake makes things durable; each returns when they are, or raises Retryable.
+    """Where an intake makes things durable and finds them again; each returns when it is done, or raises Retryable.
 
     Attributes:
         records: Takes (key, value) for the topic `ingest`.
-        definitions: Takes (hash, blob).
+        definitions: Takes definitions.
+        find_definitions: Takes hashes and returns those definitions that are stored, perhaps beside others.
         plans: Takes wishes and returns what is in force then.
     """
 
     records: Callable[[Sequence[tuple[bytes, bytes]]], Awaitable[None]]
-    definitions: Callable[[Sequence[tuple[bytes, bytes]]], Awaitable[None]]
+    definitions: Callable[[Sequence[Definition]], Awaitable[None]]
+    find_definitions: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, Definition]]]
     plans: Callable[[Sequence[Wish]], Awaitable[InForce]]
 
 
 class Intake:
     """Takes bodies of native frames. Lives in one event loop; concurrent bodies are independent of each other."""
 
-    def __init__(self, known: KnownDefinitions, plans: Plans, sinks: Sinks, bounds: Bounds, clock: Clock) -> None:
-        self._known = known
+    def __init__(self, plans: Plans, sinks: Sinks, bounds: Bounds, catalog: Catalog, clock: Clock) -> None:
         self._plans = plans
         self._sinks = sinks
         self._bounds = bounds
+        self._catalog = catalog
         self._clock = clock
+        self._known = KnownDefinitions()
         self._repeats = Repeats()
 
     async def take(self, identity: Identity, body: bytes) -> Verdict:
@@ -65,7 +69,9 @@ class Intake:
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
         post = await self._read(identity, body)
-        post = await self._learn_definitions(post)
+        lacking = self._known.lacking(post.heads)
+        if lacking:
+            post = await self._learn_definitions(post, lacking)
         verdict = admit(post, self._known, self._repeats, self._bounds)
         wishes = self._plans.learnt(identity, verdict.accepted)
         if wishes:
@@ -77,37 +83,42 @@ class Intake:
 
     async def _read(self, identity: Identity, body: bytes) -> Post:
         now_ms = self._clock.now_ms()
-        if len(body) > LARGE_BODY_BYTES:
+        if len(body) > LARGE_BYTES:
             return await asyncio.to_thread(read_post, identity, body, now_ms)
         return read_post(identity, body, now_ms)
 
-    async def _learn_definitions(self, post: Post) -> Post:
+    async def _learn_definitions(self, post: Post, lacking: set[bytes]) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""
-        lacking = self._known.lacking(post.headers)
-        if not lacking:
-            return post
-        await asyncio.to_thread(self._known.load, lacking)
-        blobs, faults = await asyncio.to_thread(_read_inline, post, self._known.lacking(post.headers))
-        if blobs:
-            await self._sinks.definitions(list(blobs.items()))
-        sound = [head.header for index, head in enumerate(post.heads) if index not in faults]
+        if sum(head.raw_bytes for head in post.heads if head.inline) > LARGE_BYTES:
+            inline, faults = await asyncio.to_thread(_read_inline, post, lacking, self._catalog)
+        else:
+            inline, faults = _read_inline(post, lacking, self._catalog)
+        if inline:
+            await self._sinks.definitions(list(inline.values()))
+            self._known.remember(inline.values())
+        sound = [head for index, head in enumerate(post.heads) if index not in faults]
+        elsewhere = self._known.lacking(sound)
+        if elsewhere:
+            found = await self._sinks.find_definitions(list(elsewhere))
+            self._known.remember(found[name] for name in elsewhere if name in found)
         unknown = sorted(self._known.lacking(sound))
         if unknown:
             raise SchemaUnknown(unknown_definitions(unknown, post), unknown)
         return replace(post, faults=faults)
 
 
-def _read_inline(post: Post, lacking: set[bytes]) -> tuple[dict[bytes, bytes], dict[int, Refusal]]:
+def _read_inline(
+    post: Post, lacking: set[bytes], catalog: Catalog
+) -> tuple[dict[bytes, Definition], dict[int, Refusal]]:
     """Return the lacking definitions that frames carry, and the frames whose definitions could not be read."""
-    blobs: dict[bytes, bytes] = {}
+    found: dict[bytes, Definition] = {}
     faults: dict[int, Refusal] = {}
     for index, head in enumerate(post.heads):
-        wanted = {head.header.schema_hash, head.header.entities_hash} & lacking - blobs.keys()
+        wanted = {head.schema_hash, head.entities_hash} & lacking - found.keys()
         if not head.inline or not wanted:
             continue
         try:
-            found = inline_definitions(post.body, head)
-            blobs.update((name, found[name]) for name in wanted)
+            found.update((item.name, item) for item in inline_definitions(post.body, head, wanted, catalog))
         except Rejected as error:
-            faults[index] = Refusal(error.code, f"collector {head.header.collector_id}: {error.message}")
-    return blobs, faults
+            faults[index] = Refusal(error.code, f"collector {head.collector_id}: {error.message}")
+    return found, faults

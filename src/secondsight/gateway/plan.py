@@ -13,15 +13,12 @@ import orjson
 from sqlalchemy import Engine
 
 from secondsight.access.identity import Identity
-from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, newest_plans
+from secondsight.access.plans import Key, PlanInterval, continue_plans, mark_logged, newest_plans
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.model import EntityKind
-from secondsight.wire.content import Header
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
-
-Key = tuple[str, str, str, EntityKind]
-"""Tenant, cluster, collector, kind."""
+from secondsight.wire.header import HeadView
 
 InForce = Mapping[Key, PlanInterval]
 REMEMBERED_PLANS = 500_000
@@ -86,23 +83,27 @@ class Plans:
         wishes = [Wish(PlanInterval(*home, kind, self._interval_ms, now_ms), identity.region) for kind in EntityKind]
         return [wish for wish in wishes if self._is_news(wish)]
 
-    def learnt(self, identity: Identity, headers: Iterable[Header]) -> list[Wish]:
+    def learnt(self, identity: Identity, heads: Iterable[HeadView]) -> list[Wish]:
         """Return a wish for each collector and kind that no plan is known of, or whose learnt cadence was left."""
-        found: dict[tuple[str, ...], Wish] = {}
-        for header in headers:
-            if not len(header.tick_times_ms) or header.interval_ms < 1:
+        found: dict[Key, Wish] = {}
+        for head in heads:
+            if not head.ticks or head.interval_ms < 1:
                 continue
-            interval = self._learnt_interval(identity, header)
+            known = self._in_force.get((identity.tenant_id, identity.cluster_id, head.collector_id, head.kind))
+            if known is not None and known.interval.interval_ms == head.interval_ms:
+                known.last_tick_ms = max(known.last_tick_ms, head.last_tick_ms + head.correction_ms)
+                continue
+            interval = _learnt_interval(identity, head, known)
             if interval is not None:
-                first = found.setdefault(_key(interval), Wish(interval, identity.region))
+                first = found.setdefault(interval.key, Wish(interval, identity.region))
                 if interval.from_ms < first.interval.from_ms:
-                    found[_key(interval)] = Wish(interval, identity.region)
+                    found[interval.key] = Wish(interval, identity.region)
         return list(found.values())
 
     def settle(self, wishes: Iterable[Wish], in_force: InForce) -> None:
         """Remember what the announcement of these wishes put, or found, in force."""
         for wish in wishes:
-            key = _key(wish.interval)
+            key = wish.interval.key
             if key in in_force:
                 self._in_force[key] = _Known(in_force[key], wish.interval.from_ms)
         while len(self._in_force) > REMEMBERED_PLANS:
@@ -121,29 +122,26 @@ class Plans:
             now_ms = self._clock.now_ms()
             self._ingest.append([_record(interval, regions[_collector(interval)], now_ms) for interval in intervals])
             mark_logged(self._metadata, intervals)
-        return {_key(interval): interval for interval in newest_plans(self._metadata, wanted)}
+        return {interval.key: interval for interval in newest_plans(self._metadata, wanted)}
 
     def _is_news(self, wish: Wish) -> bool:
-        known = self._in_force.get(_key(wish.interval))
+        known = self._in_force.get(wish.interval.key)
         if known is None:
             return True
         return known.interval.learnt or known.interval.interval_ms != wish.interval.interval_ms
 
-    def _learnt_interval(self, identity: Identity, header: Header) -> PlanInterval | None:
-        """Return the interval that a frame's cadence is to begin, or None where nothing is to change."""
-        first_ms = int(header.tick_times_ms[0]) + header.correction_ms
-        home = (identity.tenant_id, identity.cluster_id, header.collector_id, header.host_id)
-        wanted = PlanInterval(*home, header.kind, header.interval_ms, first_ms, learnt=True)
-        known = self._in_force.get(_key(wanted))
-        if known is None:
-            return wanted
-        if known.interval.interval_ms == header.interval_ms:
-            known.last_tick_ms = max(known.last_tick_ms, int(header.tick_times_ms[-1]) + header.correction_ms)
-            return None
-        if not known.interval.learnt or first_ms <= known.last_tick_ms + CADENCE_LEFT_MS:
-            return None
-        from_ms = known.last_tick_ms + known.interval.interval_ms
-        return replace(wanted, from_ms=from_ms, version=known.interval.version + 1)
+
+def _learnt_interval(identity: Identity, head: HeadView, known: _Known | None) -> PlanInterval | None:
+    """Return the interval that a frame's other cadence is to begin, or None where nothing is to change."""
+    first_ms = head.first_tick_ms + head.correction_ms
+    home = (identity.tenant_id, identity.cluster_id, head.collector_id, head.host_id)
+    wanted = PlanInterval(*home, head.kind, head.interval_ms, first_ms, learnt=True)
+    if known is None:
+        return wanted
+    if not known.interval.learnt or first_ms <= known.last_tick_ms + CADENCE_LEFT_MS:
+        return None
+    from_ms = known.last_tick_ms + known.interval.interval_ms
+    return replace(wanted, from_ms=from_ms, version=known.interval.version + 1)
 
 
 def agent_id(collector_id: str) -> str:
@@ -165,10 +163,6 @@ def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, by
     )
     envelope = Envelope(RecordType.PLAN, interval.tenant_id, region, interval.cluster_id, now_ms, body)
     return partition_key(interval.tenant_id, interval.cluster_id, interval.host_id), encode_envelope(envelope)
-
-
-def _key(interval: PlanInterval) -> Key:
-    return (*_collector(interval), interval.kind)
 
 
 def _collector(interval: PlanInterval) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ sequences, lane and body are all the same.
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from secondsight.wire.header import FrameHead
+from secondsight.wire.header import HeadView
 
 REMEMBERED_FRAMES = 200_000
 
@@ -30,9 +30,8 @@ class Repeats:
             self._known.popitem(last=False)
 
 
-def repeat_key(tenant_id: str, cluster_id: str, head: FrameHead) -> int:
+def repeat_key(tenant_id: str, cluster_id: str, head: HeadView) -> int:
     """Return what two frames share only when they are the same; good within one process."""
-    header = head.header
-    sequences = (header.spool_id, header.first_sequence, header.last_sequence)
-    body = (header.kind, header.live, head.body_crc, head.body_bytes, header.schema_hash, header.entities_hash)
-    return hash((tenant_id, cluster_id, header.collector_id, sequences, body))
+    sequences = (head.spool_id, head.first_sequence, head.last_sequence)
+    body = (head.kind, head.live, head.body_crc, head.body_bytes, head.schema_hash, head.entities_hash)
+    return hash((tenant_id, cluster_id, head.collector_id, sequences, body))
