@@ -24,7 +24,7 @@ from secondsight.gateway.run import open_listening
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 SECONDS = float(os.environ.get("BENCH_SECONDS", "2" if QUICK else "10"))
 HOSTS = 200 if QUICK else 1000
-CONNECTIONS = 64
+CONNECTIONS = 256
 PER_SECOND = 2000
 PROGRAM = """
 import sys
@@ -43,8 +43,6 @@ def main() -> None:
     print(f"load average before {_platform.load_average():.2f}")
     with tempfile.TemporaryDirectory(prefix="secondsight-bench-") as folder:
         phases = _measure(Path(folder))
-    for name, phase in phases.items():
-        print(f"{name}: {json.dumps({key: round(value, 2) for key, value in phase.items()})}")
     first, paced, flat_out = phases["first"], phases["paced"], phases["flat_out"]
     figures = {
         "requests_per_second": flat_out["requests"] / flat_out["seconds"],
@@ -84,17 +82,22 @@ def _run_phases(port: int, token: str, pid: int) -> dict[str, dict[str, float]]:
         assert sender.stdin is not None
         assert sender.stdout is not None
         told = json.loads(sender.stdout.readline())
-        print(f"data: {told['values']:.0f} values a body, {told['noisy_share']:.0%} of GPU columns noisy; pid {pid}")
-        return {name: _run_phase(sender.stdin, sender.stdout, pid) for name in ("first", "paced", "flat_out")}
+        print(
+            f"data: {told['values']:.0f} values a body, {told['noisy_share']:.0%} of GPU columns noisy; pid {pid}",
+            flush=True,
+        )
+        return {name: _run_phase(name, sender.stdin, sender.stdout, pid) for name in ("first", "paced", "flat_out")}
 
 
-def _run_phase(order: IO[str], told: IO[str], pid: int) -> dict[str, float]:
+def _run_phase(name: str, order: IO[str], told: IO[str], pid: int) -> dict[str, float]:
     before_seconds = _cpu_seconds(pid)
     order.write("\n")
     order.flush()
     phase: dict[str, float] = json.loads(told.readline())
     used_seconds = _cpu_seconds(pid) - before_seconds
-    return {**phase, "cpu_us": used_seconds / phase["requests"] * 1e6, "rss_mib": _rss_mib(pid)}
+    phase |= {"cpu_us": used_seconds / phase["requests"] * 1e6, "rss_mib": _rss_mib(pid)}
+    print(f"{name}: {json.dumps({key: round(value, 2) for key, value in phase.items()})}", flush=True)
+    return phase
 
 
 def _make_token(data: Path) -> str:
