@@ -103,8 +103,11 @@ class Intake:
         """Hold polled records until they are taken in."""
         self._waiting.extend(records)
 
-    def take(self, assigned: Iterable[int]) -> None:
+    def take(self, drained: Iterable[int]) -> None:
         """Take in the records that wait.
+
+        Args:
+            drained: Partitions of which the log has no more.
 
         Raises:
             Retryable: The log or the store is away; call again, after further records or none.
@@ -120,17 +123,17 @@ class Intake:
             progress.observe(header, newest_ms, ingest_ms, log_ms)
         for key in batch.keys:
             self._seen.add(key)
-        self._advance(assigned)
+        self._advance(drained)
 
     def close(self) -> None:
         """Close the definitions topic; may be called twice."""
         self._definitions.close()
 
-    def _advance(self, assigned: Iterable[int]) -> None:
-        """Note how far each partition has been read; one without new records has been read up to now."""
+    def _advance(self, drained: Iterable[int]) -> None:
+        """Note how far each partition has been read; a drained one without new records has been read up to now."""
         world, now_ms = self._world, self._world.clock.now_ms()
         newest = {record.partition: record for record in self._waiting}
-        for partition in assigned:
+        for partition in drained:
             if partition not in newest:
                 world.frontiers[partition] = max(world.log_ms(partition), now_ms)
         for partition, record in newest.items():

@@ -87,7 +87,8 @@ class Processor:
             self.metrics.count("processor_damaged_records_total", polled.damaged)
         self._intake.keep(polled.records)
         self._intake.assign(polled.assigned)
-        self._intake.take(polled.assigned)
+        size = sum(len(record.value) for record in polled.records)
+        self._intake.take(polled.assigned if 2 * size < self.config.poll_bytes else ())
         self._write_due()
         return len(polled.records)
 
