@@ -18,6 +18,8 @@ from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError
 
 Command = Callable[[argparse.Namespace], int]
+DAY_SECONDS = 86_400
+SMALL_FLEET_HOSTS = 32
 DEFAULT_SERVER = "http://127.0.0.1:8470"
 
 
@@ -98,6 +100,9 @@ def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
     up.add_argument("--simulate", default="12x8", metavar="HOSTSxGPUS", help="size of the simulated fleet (12x8), or 0")
     up.add_argument("--incident", action="append", default=[], metavar="NAME", help="let this happen after a minute")
     up.add_argument("--seed", type=int, default=1, help="the same seed repeats the same fleet")
+    up.add_argument(
+        "--history", default="15m", metavar="TIME", help="past of a new simulated fleet: 15m (default), 24h"
+    )
     up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
 
 
@@ -108,19 +113,36 @@ def _up(arguments: argparse.Namespace) -> int:
     host, _, port = arguments.listen.rpartition(":")
     if not port.isdigit():
         raise Rejected("bad_listen", f"{arguments.listen!r} is not HOST:PORT", "for example 127.0.0.1:8470")
+    fleet = None if arguments.simulate in ("0", "") else parse_fleet(arguments.simulate)
+    is_small = fleet is not None and fleet[0] <= SMALL_FLEET_HOSTS
     options = UpOptions(
         data=arguments.data.resolve(),
         host=host.strip("[]") or "127.0.0.1",
         port=int(port),
-        simulate=None if arguments.simulate in ("0", "") else parse_fleet(arguments.simulate),
+        simulate=fleet,
         incidents=tuple(arguments.incident),
         seed=arguments.seed,
+        history_seconds=_history_seconds(arguments.history or ("15m" if is_small else "0")),
         local_agent=not arguments.no_local_agent,
     )
     clock = SystemClock()
     supervisor = Supervisor(options.data, clock, _say, dict(os.environ))
     stop_on_signals(supervisor)
     return 0 if run_up(options, clock, _say, supervisor) else 1
+
+
+def _history_seconds(text: str) -> int:
+    """Return the seconds of a width such as `15m`; a day at most, as coarser rollups do not exist yet."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS}
+    number, unit = text[:-1], text[-1:]
+    if text == "0":
+        return 0
+    if not number.isdigit() or unit not in units:
+        raise Rejected("bad_history", f"{text!r} is no width of time", "for example 15m, 24h or 0")
+    seconds = int(number) * units[unit]
+    if seconds > DAY_SECONDS:
+        _say(f"history: one day is filled, not {text}: there are no rollups yet that keep more")
+    return min(seconds, DAY_SECONDS)
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,6 @@ from sqlalchemy import Engine
 from secondsight.access.identity import Role
 from secondsight.access.metadata import open_metadata
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token
-from secondsight.agent.simulate.fleet import CAUGHT_UP
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.supervise import Part, Supervisor, answers, listening_socket, lock_data
@@ -25,9 +24,6 @@ TENANT = "default"
 REGION = "local"
 LOCAL_CLUSTER = "local"
 SIMULATED_CLUSTERS = (("cedar", "H100", 0.5), ("iris", "H200", 0.3), ("lotus", "A100", 0.2))
-SMALL_FLEET_HOSTS = 32
-SMALL_FLEET_SECONDS = 900
-"""A small simulated fleet begins a quarter of an hour ago, so that the first look shows something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +34,7 @@ class UpOptions:
         host, port: Public address; port 0 picks a free one.
         simulate: Hosts and GPUs a host of the simulated fleet, or None for no fleet.
         incidents: Incidents of the simulated fleet, by name.
+        history_seconds: Past that a new simulated fleet is given, in the background.
         local_agent: Collect from this machine too.
     """
 
@@ -47,6 +44,7 @@ class UpOptions:
     simulate: tuple[int, int] | None
     incidents: tuple[str, ...]
     seed: int
+    history_seconds: int
     local_agent: bool
 
 
@@ -149,9 +147,7 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     if options.local_agent:
         parts.append(Part("agent", ("agent", *settings), lambda: True))
     if options.simulate is not None:
-        caught_up = data / "spool" / "simulate" / CAUGHT_UP
-        caught_up.unlink(missing_ok=True)
-        parts.append(Part("simulate", ("simulate", *settings), caught_up.exists))
+        parts.append(Part("simulate", ("simulate", *settings), lambda: True))
     return parts
 
 
@@ -185,7 +181,7 @@ def _simulate_settings(options: UpOptions, gateway_url: str) -> str:
             "gpus_per_host": options.simulate[1],
             "seed": options.seed,
             "incidents": list(options.incidents),
-            "since_seconds": SMALL_FLEET_SECONDS if options.simulate[0] <= SMALL_FLEET_HOSTS else 0,
+            "history_seconds": options.history_seconds,
         },
     )
     for name, board, hosts in simulated_clusters(options.simulate):

@@ -31,10 +31,10 @@ class FleetConfig:
     """Settings of a simulated fleet.
 
     Attributes:
-        incidents: Names of incidents that befall the first cluster, a minute after it has caught up.
+        incidents: Names of incidents that befall the first cluster, a minute after its live samples begin.
         batch_seconds: Seconds of samples per frame.
-        since_seconds: Begin so long ago and catch up.
-        speed: Event seconds per second while catching up.
+        history_seconds: Past that a new fleet is given, behind its live samples.
+        speed: Event seconds per second of that past, at most.
     """
 
     gateway: str
@@ -44,8 +44,8 @@ class FleetConfig:
     seed: int = 1
     incidents: tuple[str, ...] = ()
     batch_seconds: int = 1
-    since_seconds: int = 0
-    speed: float = 200.0
+    history_seconds: int = 0
+    speed: float = 500.0
     spool_mib: int = 256
     stop_seconds: float = 5.0
 
@@ -58,23 +58,23 @@ class FleetConfig:
         if not self.clusters:
             raise Rejected("bad_config", "simulate: no cluster", "give --cluster, --hosts and --token-file")
         sizes = (self.gpus_per_host, self.batch_seconds, *(cluster.hosts for cluster in self.clusters))
-        if min(sizes) < 1 or self.speed <= 0 or self.since_seconds < 0:
+        if min(sizes) < 1 or self.speed <= 0 or self.history_seconds < 0:
             raise Rejected("bad_config", "simulate: hosts, gpus and batch_seconds are at least 1, speed above 0")
         unknown = [cluster.board for cluster in self.clusters if cluster.board not in BOARD_NAMES]
         if unknown:
             raise Rejected("bad_config", f"simulate: no board {unknown[0]!r}", f"one of: {', '.join(BOARD_NAMES)}")
 
-    def spec(self, position: int) -> ClusterSpec:
-        """Return what the cluster at `position` is made of."""
+    def spec(self, position: int, *, is_past: bool = False) -> ClusterSpec:
+        """Return what the cluster at `position` is made of; nothing befell it in its past."""
         cluster = self.clusters[position]
-        names = self.incidents if position == 0 else ()
+        names = self.incidents if position == 0 and not is_past else ()
         return ClusterSpec(
             name=cluster.name,
             hosts=cluster.hosts,
             gpus_per_host=self.gpus_per_host,
             board=BOARD_NAMES[cluster.board],
             seed=self.seed + position,
-            incidents=tuple(incident_named(name, self.since_seconds + INCIDENT_START_SECONDS) for name in names),
+            incidents=tuple(incident_named(name, INCIDENT_START_SECONDS) for name in names),
         )
 
 
@@ -87,7 +87,7 @@ def fleet_config(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> F
     given = {key: value for key, value in arguments.items() if value is not None}
     merged = dict(settings)
     renamed = {"incident": "incidents", "gpus": "gpus_per_host"}
-    for key in ("gateway", "spool_dir", "gpus", "speed", "seed", "incident", "since_seconds", "batch_seconds"):
+    for key in ("gateway", "spool_dir", "gpus", "speed", "seed", "incident", "history_seconds", "batch_seconds"):
         if key in given:
             merged[renamed.get(key, key)] = given[key]
     if "token_file" in given:

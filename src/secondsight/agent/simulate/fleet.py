@@ -1,10 +1,15 @@
-"""Drive simulated hosts against a gateway: the product's own frames, spool and shipper, one sender for each cluster."""
+"""Drive simulated hosts against a gateway: the product's own frames, spool and shipper, one lane for each cluster.
+
+A fleet that is new may be given a past. Then each cluster has two lanes, as an agent with a backlog has: the past goes
+in order, newest samples overtake it in frames marked live, and when the past has been delivered the live lane is the
+only one and no longer marked.
+"""
 
 import logging
 import random
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,15 +32,21 @@ from secondsight.wire.frame import Stamp, encode
 logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
+LIVE, PAST = "live", "past"
 MEASURED_UNCERTAINTY_MS = 5
-CATCH_UP_BATCH_SECONDS = 15
-CAUGHT_UP = "caught-up"
-"""File in the spool folder that says that the fleet is in step with the clock."""
+PAST_BATCH_SECONDS = 15
+COARSE_INTERVAL_SECONDS = 30
+COARSE_BATCH_SECONDS = 600
+FINE_PAST_SECONDS = 3600
+"""Of a longer past, all but the last hour is sampled every 30 s."""
+MISSED_SECONDS = 60
+PAST_SPOOL_RECORDS = 2000
+"""Records that may wait before the past pauses, so that it never fills the spool."""
 
 
 @dataclass(slots=True)
-class _Sender:
-    """One cluster on its way to the gateway."""
+class _Lane:
+    """Frames of one cluster on their way to the gateway."""
 
     spec: ClusterSpec
     cluster: SimulatedCluster
@@ -46,6 +57,20 @@ class _Sender:
     counts: Counts
 
 
+@dataclass(slots=True)
+class _Fleet:
+    """What the threads of a run share.
+
+    Attributes:
+        past_done: Set once nothing older than the live lane is on its way.
+    """
+
+    config: FleetConfig
+    clock: Clock
+    stop: threading.Event
+    past_done: threading.Event = field(default_factory=threading.Event)
+
+
 def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
     """Simulate until `stop` is set, then deliver what is there, for at most `config.stop_seconds`.
 
@@ -53,22 +78,33 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
         Retryable: A spool cannot be opened.
         Permanent: Another fleet has the spool.
     """
-    second = clock.now_ms() // 1000 - config.since_seconds
-    senders = [_sender(config, position, second, clock) for position in range(len(config.clusters))]
-    threads = [threading.Thread(target=sender.shipper.run, args=(stop,), daemon=True) for sender in senders]
+    fleet = _Fleet(config, clock, stop)
+    now = clock.now_ms() // 1000
+    is_new = not any((config.spool_dir / cluster.name).exists() for cluster in config.clusters)
+    lanes = [_lane(config, position, LIVE, now, clock) for position in range(len(config.clusters))]
+    past = []
+    if is_new and config.history_seconds:
+        start = now - config.history_seconds
+        past = [_lane(config, position, PAST, start, clock) for position in range(len(config.clusters))]
+    threads = [threading.Thread(target=lane.shipper.run, args=(stop,), daemon=True) for lane in (*lanes, *past)]
+    threads.append(threading.Thread(target=_relive, args=(fleet, past, now), daemon=True))
     for thread in threads:
         thread.start()
-    hosts = sum(sender.spec.hosts for sender in senders)
+    hosts = sum(lane.spec.hosts for lane in lanes)
     logger.info("fleet of %d hosts starts, %d GPUs each", hosts, config.gpus_per_host)
     try:
-        _simulate(config, senders, second, clock, stop)
+        _live(fleet, lanes, now)
     finally:
         stop.set()
-        for sender, thread in zip(senders, threads, strict=True):
-            _end(config, sender, thread)
+        for thread in threads:
+            thread.join(config.stop_seconds)
+        for lane, thread in zip((*lanes, *past), threads[:-1], strict=True):
+            _end(config, lane, thread)
 
 
-def frames_of(spec: ClusterSpec, host: int, contents: Sequence[Content], seconds: Sequence[Second]) -> list[bytes]:
+def frames_of(
+    spec: ClusterSpec, host: int, contents: Sequence[Content], seconds: Sequence[Second], cadence: "Cadence"
+) -> list[bytes]:
     """Return one frame per content, stamped as the host's own agent would."""
     name = host_name(spec, host)
     offset_ms = int(seconds[-1].causes.clock_offset_ms[host])
@@ -81,17 +117,26 @@ def frames_of(spec: ClusterSpec, host: int, contents: Sequence[Content], seconds
         first_sequence=0,
         last_sequence=0,
         tick_times_ms=times,
-        interval_ms=1000,
+        interval_ms=cadence.interval_seconds * 1000,
         boot_id=boot_id(spec, host),
         clock_offset_ms=offset_ms,
         clock_uncertainty_ms=MEASURED_UNCERTAINTY_MS,
+        live=cadence.live,
     )
     return [encode(stamp, content) for content in contents]
 
 
-def _sender(config: FleetConfig, position: int, second: int, clock: Clock) -> _Sender:
-    spec = config.spec(position)
-    folder = config.spool_dir / spec.name
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How samples of a batch lie: one every `interval_seconds`, in the live lane or in order."""
+
+    interval_seconds: int = 1
+    live: bool = False
+
+
+def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clock) -> _Lane:
+    spec = config.spec(position, is_past=name == PAST)
+    folder = config.spool_dir / spec.name / name
     spool = Spool(folder / "frames", config.spool_mib * MIB, clock)
     definitions, counts = KeptDefinitions(folder / "definitions", 1024 + 8 * spec.hosts), Counts()
     parts = ShipParts(
@@ -104,59 +149,73 @@ def _sender(config: FleetConfig, position: int, second: int, clock: Clock) -> _S
         random=random.SystemRandom().random,
     )
     shipper = Shipper(parts, clock, ShipConfig(batch_seconds=0.2))
-    catalog = load_catalog()
-    return _Sender(
-        spec, SimulatedCluster(spec, second), HostContents(spec, catalog), spool, definitions, shipper, counts
-    )
+    contents = HostContents(spec, load_catalog())
+    return _Lane(spec, SimulatedCluster(spec, second), contents, spool, definitions, shipper, counts)
 
 
-def _simulate(
-    config: FleetConfig, senders: Sequence[_Sender], second: int, clock: Clock, stop: threading.Event
-) -> None:
-    """Produce batch after batch: in large ones while behind the clock, at `speed` seconds a second, then in step."""
-    while not stop.is_set():
-        behind = clock.now_ms() // 1000 - second
-        count = min(CATCH_UP_BATCH_SECONDS, behind) if behind > CATCH_UP_BATCH_SECONDS else config.batch_seconds
-        if behind <= CATCH_UP_BATCH_SECONDS:
-            _note_caught_up(config)
-        due_seconds = (second + count) - clock.now_ms() / 1000
-        if stop.wait(due_seconds if due_seconds > 0 else count / config.speed):
-            return
-        for sender in senders:
-            _produce(sender, range(second, second + count))
+def _live(fleet: _Fleet, lanes: Sequence[_Lane], second: int) -> None:
+    """Produce batch after batch in step with the clock; time that this machine missed stays a gap."""
+    size = fleet.config.batch_seconds
+    while not fleet.stop.wait(second + size - fleet.clock.now_ms() / 1000):
+        cadence = Cadence(live=not fleet.past_done.is_set())
+        for lane in lanes:
+            _produce(lane, range(second, second + size), cadence)
+        second += size
+        behind = fleet.clock.now_ms() // 1000 - second
+        if behind > MISSED_SECONDS:
+            second += behind
+            logger.warning("this machine is too slow for the fleet: %d s are missing", behind)
+
+
+def _relive(fleet: _Fleet, lanes: Sequence[_Lane], end: int) -> None:
+    """Produce the past up to `end`, and wait until it is delivered."""
+    second = end - fleet.config.history_seconds if lanes else end
+    began, said = second, 0
+    while second < end and not fleet.stop.is_set():
+        coarse = end - second > FINE_PAST_SECONDS
+        count = min(COARSE_BATCH_SECONDS if coarse else PAST_BATCH_SECONDS, end - second)
+        for lane in lanes:
+            _produce(lane, range(second, second + count), Cadence(COARSE_INTERVAL_SECONDS if coarse else 1))
         second += count
-        if behind > config.since_seconds + 60:
-            second = clock.now_ms() // 1000
-            logger.warning("the simulation fell behind this machine's clock and leaves a gap")
+        percent = 100 * (second - began) // (end - began)
+        if percent // 10 > said // 10:
+            said = percent
+            logger.info("history: %d %% of %d s", percent, end - began)
+        _wait_for_room(fleet, lanes, PAST_SPOOL_RECORDS)
+        fleet.stop.wait(count / fleet.config.speed)
+    _wait_for_room(fleet, lanes, 0)
+    if not fleet.stop.is_set():
+        fleet.past_done.set()
 
 
-def _note_caught_up(config: FleetConfig) -> None:
-    """Leave a mark for whoever waits until the fleet is live."""
-    mark = config.spool_dir / CAUGHT_UP
-    if not mark.exists():
-        mark.touch()
+def _wait_for_room(fleet: _Fleet, lanes: Sequence[_Lane], records: int) -> None:
+    while any(lane.spool.records > records for lane in lanes) and not fleet.stop.wait(0.05):
+        pass
 
 
-def _produce(sender: _Sender, seconds: range) -> None:
+def _produce(lane: _Lane, seconds: range, cadence: Cadence) -> None:
     """Simulate some seconds of one cluster and spool its frames; a spool that refuses costs them, counted."""
-    measured = [sender.cluster.advance(second) for second in seconds]
+    measured = [lane.cluster.advance(second) for second in seconds][
+        cadence.interval_seconds - 1 :: cadence.interval_seconds
+    ]
+    if not measured:
+        return
     frames: list[bytes] = []
-    for host, contents in sender.contents.batch(measured).items():
+    for host, contents in lane.contents.batch(measured).items():
         for content in contents:
-            sender.definitions.keep(content)
-        frames += frames_of(sender.spec, host, contents, measured)
+            lane.definitions.keep(content)
+        frames += frames_of(lane.spec, host, contents, measured, cadence)
     try:
-        sender.spool.append_many(frames)
+        lane.spool.append_many(frames)
     except SecondsightError as error:
-        sender.counts.add("ticks_missed", len(frames))
-        logger.warning("%s: samples are lost: %s", sender.spec.name, error)
+        lane.counts.add("ticks_missed", len(frames))
+        logger.warning("%s: samples are lost: %s", lane.spec.name, error)
 
 
-def _end(config: FleetConfig, sender: _Sender, thread: threading.Thread) -> None:
-    thread.join(config.stop_seconds)
+def _end(config: FleetConfig, lane: _Lane, thread: threading.Thread) -> None:
     try:
         if not thread.is_alive():
-            sender.shipper.drain(config.stop_seconds)
+            lane.shipper.drain(config.stop_seconds)
     finally:
-        sender.shipper.close()
-        sender.spool.close()
+        lane.shipper.close()
+        lane.spool.close()
