@@ -104,7 +104,23 @@ def test_backlog_falls_to_zero_as_offsets_are_committed(log):
     assert group_offsets(log.root, "t", "g") == end_offsets(log.root, "t")
 
 
-def test_retention_deletes_old_segments_and_counts_what_was_not_read(log):
+def test_age_never_deletes_what_a_group_has_not_read(log):
+    writer = log.writer()
+    for _ in range(40):
+        writer.append([(b"k", b"x" * 300)])
+        log.clock.move(10)
+    consumer = log.consumer("slow")
+    records = drain(log, consumer, 40)
+    consumer.commit({records[0].partition: 1})
+    assert enforce_retention(log.root, "t", log.clock.now_ms(), 200, 1 << 30).segments == 0
+    consumer.commit({records[-1].partition: records[-1].offset + 1})
+    report = enforce_retention(log.root, "t", log.clock.now_ms(), 200, 1 << 30)
+    assert report.dropped_records == 14
+    assert report.unread_records == {}
+    assert enforce_retention(log.root, "t", log.clock.now_ms(), 200, 1 << 30).segments == 0
+
+
+def test_the_bound_in_bytes_counts_what_it_deletes_unread(log):
     writer = log.writer()
     for _ in range(40):
         writer.append([(b"k", b"x" * 300)])
@@ -113,14 +129,13 @@ def test_retention_deletes_old_segments_and_counts_what_was_not_read(log):
     first = drain(log, consumer, 1, max_bytes=1)
     consumer.commit({first[0].partition: 1})
     consumer.close()
-    report = enforce_retention(log.root, "t", log.clock.now_ms(), 200, 1 << 30)
-    assert report.segments > 0
-    assert report.dropped_records == 14
-    assert report.unread_records == {"slow": 13}
+    report = enforce_retention(log.root, "t", log.clock.now_ms(), 1e9, 26 * 332)
+    dropped = report.dropped_records
+    assert dropped > 1
+    assert report.unread_records == {"slow": dropped - 1}
     again = log.consumer("slow")
-    assert len(drain(log, again, 26)) == 26
-    assert again.expired_records == 13
-    assert enforce_retention(log.root, "t", log.clock.now_ms(), 200, 1 << 30).segments == 0
+    assert len(drain(log, again, 40 - dropped)) == 40 - dropped
+    assert again.expired_records == dropped - 1
 
 
 def test_retention_by_bytes_keeps_the_segment_that_is_written(log):

@@ -45,7 +45,9 @@ class SealedSegment:
 def enforce_retention(root: Path, topic: str, now_ms: int, max_age_seconds: float, max_bytes: int) -> RetentionReport:
     """Delete whole segments, oldest first, that are older than `max_age_seconds` or lie beyond `max_bytes` of a topic.
 
-    The segment that is written to is always kept. Safe while others read and write.
+    The segment that is written to is always kept. Age alone never deletes what a group has not committed: a store that
+    is away for days costs disk, not samples. The bound in bytes does, and the report counts it. Safe while others read
+    and write.
 
     Raises:
         OSError: A segment cannot be deleted.
@@ -54,9 +56,11 @@ def enforce_retention(root: Path, topic: str, now_ms: int, max_age_seconds: floa
     sealed = sorted(_sealed_segments(folder), key=lambda segment: (segment.newest_ms or 0, segment.base))
     excess_bytes = topic_bytes(root, topic) - max_bytes
     oldest_ms = now_ms - max_age_seconds * 1000
+    cursors = list(_all_cursors(folder).values())
     dropped: list[SealedSegment] = []
     for segment in sealed:
-        too_old = segment.newest_ms is not None and segment.newest_ms < oldest_ms
+        is_read = all(offsets.get(segment.partition, 0) >= segment.next_base for offsets in cursors)
+        too_old = is_read and segment.newest_ms is not None and segment.newest_ms < oldest_ms
         if too_old or excess_bytes > 0:
             segment.path.unlink(missing_ok=True)
             dropped.append(segment)

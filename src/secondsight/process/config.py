@@ -11,7 +11,7 @@ class ServeConfig:
     Attributes:
         data: Folder of the platform: log, store, addresses.
         readers: Questions that the store answers at once; further ones wait.
-        log_hours: Age beyond which whole segments of the log are deleted once they are processed.
+        log_hours: Age beyond which segments of the log are deleted, once they are processed.
         log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
         catalogue: Further catalogue files of the operator.
         raw_rows, raw_seconds, rollup_rows, rollup_seconds, window_mib: See `process.run.ProcessorConfig`.
