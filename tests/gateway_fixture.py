@@ -20,11 +20,9 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.run import (
     DEFINITIONS_TOPIC,
     INGEST_TOPIC,
-    Server,
+    make_server,
     open_listening,
     open_stores,
-    server_certificate,
-    server_config,
 )
 from secondsight.log.tail import Tail
 from secondsight.model import EntityKind
@@ -170,7 +168,7 @@ def serving(
     stores = change(open_stores(config, used))
     gateway = Gateway(config, stores, load_catalog(), used)
     listening = open_listening(config.listen)
-    server = Server(server_config(gateway, config), server_certificate(config))
+    server = make_server(gateway, config)
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

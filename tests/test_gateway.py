@@ -3,7 +3,9 @@
 import asyncio
 import http.client
 import logging
+import socket
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,10 +17,13 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from gateway_fixture import NOW_MS, content, frame, read_definitions, read_ingest, serving, stamp
+from secondsight.access.audit import AuditEntry
 from secondsight.access.definitions import definition_hash, get_definitions
-from secondsight.access.tokens import revoke_token
+from secondsight.access.metadata import AUDIT, open_engine
+from secondsight.access.tokens import list_tokens, revoke_token
 from secondsight.clock import ManualClock
 from secondsight.config import build
 from secondsight.contracts import LogWriter
@@ -28,6 +33,7 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.plan import agent_id
+from secondsight.gateway.refusals import DISTINCT_MAXIMUM, Refusals
 from secondsight.gateway.repeats import Repeats
 from secondsight.gateway.run import open_listening
 from secondsight.wire.content import Column, EntityTable
@@ -226,6 +232,73 @@ def test_a_body_that_never_ends_is_given_up(tmp_path: Path):
         waiting.endheaders(b"x")
         assert waiting.getresponse().status == 408
         waiting.close()
+
+
+def test_a_head_that_never_ends_is_given_up(tmp_path: Path):
+    with serving(tmp_path, head_timeout_seconds=0.05) as run:
+        for begun in (b"", b"POST /v1/frames HTTP/1.1\r\nHost: x\r\n"):
+            with socket.create_connection(("127.0.0.1", run.port), timeout=20) as waiting:
+                waiting.sendall(begun)
+                assert waiting.recv(1) == b""
+        slow = http.client.HTTPConnection("127.0.0.1", run.port, timeout=20)
+        for _ in range(2):
+            slow.request("GET", "/healthz")
+            assert slow.getresponse().read()
+        slow.close()
+
+
+def test_a_head_without_end_is_cut_off(tmp_path: Path):
+    with serving(tmp_path) as run, socket.create_connection(("127.0.0.1", run.port), timeout=20) as endless:
+        endless.sendall(b"GET /healthz HTTP/1.1\r\n")
+        lines = b"".join(b"x-%d: %s\r\n" % (number, b"y" * 1000) for number in range(20_000))
+        with pytest.raises(ConnectionError):
+            endless.sendall(lines)
+
+
+def test_refused_callers_are_audited_once_with_their_number(tmp_path: Path):
+    with serving(tmp_path) as run:
+        token = run.token("host-1")
+        for _ in range(3):
+            assert run.post(frame("host-1"), "wrong").status == 401
+            assert run.post(frame("host-2"), token).status == 403
+        assert run.post(b"nonsense", token).status == 400
+        subject = list_tokens(run.stores.metadata, "t1")[0].token_id
+    engine = open_engine(str(tmp_path / "metadata.sqlite"))
+    with engine.connect() as connection:
+        rows = connection.execute(select(AUDIT)).all()
+    engine.dispose()
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for row in rows:
+        counted[row.subject, row.action, row.outcome] += int(row.detail.split()[0])
+    assert counted == {
+        ("address:127.0.0.1", "ingest frames", "token_invalid"): 3,
+        (f"token:{subject}", "ingest frames", "collector_not_allowed"): 3,
+    }
+
+
+def test_refusals_are_kept_within_bounds_until_they_can_be_written():
+    written: list[AuditEntry] = []
+    failures = iter((True, True))
+
+    def write(entries: Sequence[AuditEntry]) -> None:
+        if next(failures, False):
+            raise Retryable("away")
+        written.extend(entries)
+
+    async def run() -> None:
+        refusals = Refusals(write, lambda: NOW_MS)
+        for number in range(DISTINCT_MAXIMUM + 50):
+            refusals.note(f"address:{number}", "", "token_invalid", "frames")
+        await refusals.close()  # away
+        refusals.note("address:1", "", "token_invalid", "frames")
+        await refusals.close()  # away
+        refusals.note("address:1", "", "token_invalid", "frames")
+        await refusals.close()
+        await refusals.close()
+
+    asyncio.run(run())
+    assert len(written) == DISTINCT_MAXIMUM + 1
+    assert {entry.subject: entry.detail for entry in written}.items() >= {("", "50 times"), ("address:1", "3 times")}
 
 
 def test_concurrent_posts_share_appends_and_are_all_durable(tmp_path: Path):

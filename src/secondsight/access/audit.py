@@ -5,6 +5,7 @@ before `record` returns.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from threading import Lock
 
@@ -33,6 +34,16 @@ class AuditEntry:
     detail: str = ""
 
 
+def write_entries(metadata: Engine, entries: Sequence[AuditEntry]) -> None:
+    """Store entries, all or none.
+
+    Raises:
+        Retryable: The store is away or busy.
+    """
+    with writing(metadata) as connection:
+        connection.execute(insert(AUDIT), [asdict(entry) for entry in entries])
+
+
 class AuditLog:
     """Writes audit entries. Safe from many threads; `close` may be called twice."""
 
@@ -54,8 +65,7 @@ class AuditLog:
         with self._lock:
             batch = list(self._waiting)
             if batch:
-                with writing(self._metadata) as connection:
-                    connection.execute(insert(AUDIT), [asdict(entry) for entry in batch])
+                write_entries(self._metadata, batch)
                 self._waiting.clear()
         return len(batch)
 

@@ -30,19 +30,25 @@ STATUS: dict[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP answer."""
+    """One HTTP answer.
+
+    Attributes:
+        refused_caller: Code of the refusal where it was the caller who was refused, 401 or 403, not what it sent.
+    """
 
     status: int
     body: bytes = b""
     content_type: bytes = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    refused_caller: str = ""
 
 
 def refusal_answer(error: Rejected, **facts: object) -> Answer:
     """Return the answer to a request that will never succeed as it is; `facts` go beside code, message and hint."""
     status = STATUS.get(error.code, 400)
     headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
-    return Answer(status, _error_body(error.code, error.message, error.hint, **facts), headers=headers)
+    body = _error_body(error.code, error.message, error.hint, **facts)
+    return Answer(status, body, headers=headers, refused_caller=error.code if status in {401, 403} else "")
 
 
 def retry_answer(error: Retryable) -> Answer:

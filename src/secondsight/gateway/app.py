@@ -4,11 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
 from sqlalchemy import Engine, text
 
+from secondsight.access.audit import write_entries
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import reading
 from secondsight.access.tokens import Authenticator
@@ -26,6 +28,7 @@ from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
 from secondsight.gateway.plan import InForce, Plans, Wish, agent_id
 from secondsight.gateway.pressure import Pressure
+from secondsight.gateway.refusals import Refusals
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.wire.header import MAX_ID_LENGTH
@@ -68,6 +71,7 @@ class Gateway:
         )
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
+        self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
         self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _one, BATCH_ITEMS)
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
@@ -87,6 +91,7 @@ class Gateway:
         """Finish what was taken in and close the stores; may be called twice."""
         for gatherer in (self._finds, self._definitions, self._wishes, self._records):
             await gatherer.close()
+        await self._refusals.close()
         self._stores.ingest.close()
         self._stores.definitions.close()
         self._stores.metadata.dispose()
@@ -95,11 +100,14 @@ class Gateway:
         started_seconds = self._clock.monotonic_seconds()
         headers = dict(scope["headers"])
         query = scope["query_string"]
-        request = Request(scope["method"], scope["path"], query, headers, receive, self._clock.now_ms())
+        address = (scope.get("client") or ("",))[0]
+        request = Request(scope["method"], scope["path"], query, headers, receive, self._clock.now_ms(), address)
         route, handler = self._route(request)
         answer = await self._answer(request, handler)
         if answer is None:
             return
+        if answer.refused_caller:
+            self._note_refusal(request, route, answer.refused_caller)
         self._durations.observe(route, answer.status, self._clock.monotonic_seconds() - started_seconds)
         await _send(send, answer, request.received_ms, self._clock.now_ms())
 
@@ -135,6 +143,14 @@ class Gateway:
             self.selfmetrics.count("gateway_refused_requests_total", code="internal")
             _log.exception("a request met a fault")
             return fault_answer()
+
+    def _note_refusal(self, request: Request, route: str, code: str) -> None:
+        try:
+            identity = self._authenticator.remembered(request.bearer())
+        except Rejected:
+            identity = None
+        subject, tenant_id = (identity.subject, identity.tenant_id) if identity else (f"address:{request.address}", "")
+        self._refusals.note(subject, tenant_id, code, route)
 
     async def _collector(self, request: Request) -> Identity:
         secret = request.bearer()

@@ -17,6 +17,7 @@ class GatewayConfig:
         listen: `HOST:PORT`, or `fd:N` for a listening socket that the parent hands down.
         metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
         partitions: Partitions of the topic `ingest` when the log is first made.
+        head_timeout_seconds: How long a connection may take to say what it asks for; then it is closed.
         in_flight_bytes: Bodies that may be in memory at once over all requests; more are answered 429.
         future_seconds: How far ahead of this gateway's clock a tick may be.
         past_days: How old a tick may be: the keep time of the lake.
@@ -33,6 +34,7 @@ class GatewayConfig:
     body_bytes: int = 16 * MIB
     in_flight_bytes: int = 256 * MIB
     body_timeout_seconds: float = 30.0
+    head_timeout_seconds: float = 20.0
     future_seconds: float = 300.0
     past_days: float = 400.0
     backlog_bytes: int = 8192 * MIB

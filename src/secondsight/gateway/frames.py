@@ -73,8 +73,12 @@ def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
             Nothing of the body may be stored.
     """
     heads = tuple(split(body))
+    for collector_id in dict.fromkeys(head.collector_id for head in heads):
+        if not identity.allows_collector(collector_id):
+            message = f"the token {identity.name!r} may not write as collector {collector_id!r}"
+            raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
     for index, head in enumerate(heads):
-        _check_frame(identity, body, index, head)
+        _check_frame(body, index, head)
     return Post(identity, body, heads, ingest_time_ms)
 
 
@@ -129,10 +133,7 @@ def unknown_definitions(hashes: Sequence[bytes], post: Post) -> Rejected:
     )
 
 
-def _check_frame(identity: Identity, body: bytes, index: int, head: HeadView) -> None:
-    if not identity.allows_collector(head.collector_id):
-        message = f"the token {identity.name!r} may not write as collector {head.collector_id!r}"
-        raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
+def _check_frame(body: bytes, index: int, head: HeadView) -> None:
     try:
         check_body(body, head)
     except Rejected as error:

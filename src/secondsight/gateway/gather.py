@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-PAUSE_SECONDS = 0.004
+PAUSE_SECONDS = 0.008
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

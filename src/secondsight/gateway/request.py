@@ -24,6 +24,7 @@ class Request:
     Attributes:
         headers: Lower-case name -> last value.
         received_ms: Gateway's clock when the headers were there.
+        address: Of the other end; "" when unknown.
     """
 
     method: str
@@ -32,6 +33,7 @@ class Request:
     headers: dict[bytes, bytes]
     receive: Receive
     received_ms: int
+    address: str = ""
 
     def bearer(self) -> str:
         """Return the bearer secret, or "" where there is none."""

@@ -1,0 +1,45 @@
+"""Serve HTTP connections whose request heads are bounded in time and size; uvicorn bounds neither."""
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_BYTES = 64 << 10
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. It is closed without an answer when a head is too long, or takes too long to come."""
+
+    _head_since_seconds: float | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        """Begin to wait for the first head."""
+        super().connection_made(transport)
+        self._head_since_seconds = self.loop.time()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in."""
+        super().data_received(data)
+        if self._head_since_seconds is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Note that a head begins."""
+        super().on_message_begin()
+        self._head_bytes = 0
+        if self._head_since_seconds is None:
+            self._head_since_seconds = self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        """Note that a head is complete."""
+        super().on_headers_complete()
+        self._head_since_seconds = None
+
+    def close_if_slow(self, head_timeout_seconds: float) -> None:
+        """Close the connection when it has waited longer for a head."""
+        since_seconds = self._head_since_seconds
+        if since_seconds is not None and self.loop.time() - since_seconds > head_timeout_seconds:
+            self.transport.close()
