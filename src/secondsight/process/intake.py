@@ -39,6 +39,7 @@ from secondsight.process.land import (
     plan_row,
 )
 from secondsight.process.load import load_pieces
+from secondsight.process.misfits import column_values, fitting, misfits
 from secondsight.process.restamp import Restamper
 from secondsight.process.spans import SpanKey
 from secondsight.process.watermark import Progress
@@ -197,7 +198,12 @@ class Intake:
 
     def _note_losses(self, source: Source, position: Position, plan: SchemaPlan, decoded: Decoded) -> None:
         envelope, header = source.envelope, source.frame.header
-        losses = [Loss(DEAD_LETTER, reason, reason, metric, header.rows) for metric, reason in plan.dropped]
+        content, found = source.frame.content, misfits(source.frame.content, self._world.catalog)
+        losses = [
+            Loss(DEAD_LETTER, reason, reason, name, header.rows, column_values(content, name))
+            for name, reason in plan.dropped
+        ]
+        losses += [Loss(DEAD_LETTER, reason, reason, item.metric, n, n) for (item, reason), n in found.items()]
         if decoded.future_rows:
             text = f"{decoded.future_rows} rows lie more than 5 min ahead of their admission"
             losses.append(Loss(QUARANTINE, "future", text, rows=decoded.future_rows, values=decoded.future_values))
@@ -208,6 +214,7 @@ class Intake:
         content, landing = source.frame.content, self._world.writer.landing
         if not (content.events or content.infos or content.histograms):
             return
+        content = fitting(content, self._world.catalog)
         attribute = self._attribute(source.envelope)
         for event in content.events:
             landing.add("events", event_row(source, event, attribute), event.version)

@@ -1,0 +1,80 @@
+"""Find what a frame carries beside its scalars that the catalogue does not have, or has otherwise.
+
+Scalar columns are judged once per schema, see `columns.py`; histograms, events and infos are judged as they come.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from secondsight.catalog.index import Catalog
+from secondsight.catalog.metric import MetricType
+from secondsight.model import EntityKind
+from secondsight.wire.content import Content
+
+
+class Item(NamedTuple):
+    """What items of one metric are: their type and the metric's name."""
+
+    type: MetricType
+    metric: str
+
+
+def misfits(content: Content, catalog: Catalog) -> Mapping[tuple[Item, str], int]:
+    """Return (item, reason) -> how many rows, events or infos have no place in the tables."""
+    if not (content.histograms or content.events or content.infos):
+        return {}
+    kind, found = content.schema.kind, Counter[tuple[Item, str]]()
+    for item, unit, count in _items(content):
+        reason = _reason(item, unit, kind, catalog)
+        if reason:
+            found[item, reason] += count
+    return found
+
+
+def fitting(content: Content, catalog: Catalog) -> Content:
+    """Return a content with only those histograms, events and infos that have a place."""
+    refused = {item for item, _ in misfits(content, catalog)}
+    if not refused:
+        return content
+    columns = content.schema.histograms
+    return replace(
+        content,
+        histograms=tuple(
+            rows
+            for rows in content.histograms
+            if Item(MetricType.HISTOGRAM, columns[rows.column].metric) not in refused
+        ),
+        events=tuple(event for event in content.events if Item(MetricType.EVENT, event.metric) not in refused),
+        infos=tuple(info for info in content.infos if Item(MetricType.INFO, info.metric) not in refused),
+    )
+
+
+def column_values(content: Content, metric: str) -> int:
+    """Return how many values a frame has of one column of its schema."""
+    place = [column.metric for column in content.schema.columns].index(metric)
+    for group in content.scalars.groups if content.scalars is not None else ():
+        row = place - group.first_column
+        if 0 <= row < group.values.shape[0]:
+            return group.values.shape[1] if group.present is None else int(group.present[row].sum())
+    return 0
+
+
+def _items(content: Content) -> Iterator[tuple[Item, str | None, int]]:
+    """Give (item, unit where the frame says one, count)."""
+    for rows in content.histograms:
+        column = content.schema.histograms[rows.column]
+        yield Item(MetricType.HISTOGRAM, column.metric), column.unit, len(rows.entity_index)
+    for event in content.events:
+        yield Item(MetricType.EVENT, event.metric), None, 1
+    for info in content.infos:
+        yield Item(MetricType.INFO, info.metric), None, 1
+
+
+def _reason(item: Item, unit: str | None, kind: EntityKind, catalog: Catalog) -> str:
+    """Return why items have no place, or ""; events and infos may come with frames of any kind."""
+    metric = catalog.get(item.metric) if item.metric in catalog else None
+    if metric is None or metric.type is not item.type or (unit is not None and metric.kind is not kind):
+        return "unknown_metric"
+    return "" if unit is None or unit == metric.unit else "unit_mismatch"
