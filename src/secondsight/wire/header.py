@@ -39,7 +39,7 @@ _CRC_POSITION = _PREFIX.size - 4
 _FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
 _STEPS_START = _PREFIX.size + _FIELDS.size
 _LENGTH = Struct("<H")
-_STEP = np.dtype("<u4")
+_STEP_BYTES = 4
 _KINDS = {code: kind for kind, code in KIND_CODES.items()}
 
 
@@ -304,7 +304,7 @@ def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits
         raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
     steps = _unpack_steps(raw, ticks)
     _require_bounds(first_ms, first_ms + steps[-1], fields[6], fields[7])
-    collector_id, host_id, source = _unpack_texts(raw[_STEPS_START + _STEP.itemsize * (len(steps) - 1) :])
+    collector_id, host_id, source = _unpack_texts(raw[_STEPS_START + _STEP_BYTES * (len(steps) - 1) :])
     return HeadView(
         kind=kind,
         collector_id=collector_id,
@@ -339,7 +339,7 @@ def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits
 def _unpack_steps(raw: bytes, ticks: int) -> tuple[int, ...]:
     """Return tick times from the first on, so beginning with 0."""
     count = max(0, ticks - 1)
-    if _STEPS_START + _STEP.itemsize * count > len(raw):
+    if _STEPS_START + _STEP_BYTES * count > len(raw):
         raise Rejected("bad_frame", "ticks run over the header")
     steps = (0, *struct.unpack_from(f"<{count}I", raw, _STEPS_START))
     _require_ascending(steps)
@@ -350,7 +350,7 @@ def _times(buffer: bytes, view: HeadView) -> I64:
     times = np.empty(view.ticks, np.int64)
     times.fill(view.first_tick_ms)
     if view.ticks > 1:
-        times[1:] += np.frombuffer(buffer, _STEP, view.ticks - 1, view.start + _STEPS_START)
+        times[1:] += np.frombuffer(buffer, "<u4", view.ticks - 1, view.start + _STEPS_START)
     return times
 
 
