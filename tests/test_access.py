@@ -5,6 +5,7 @@ import multiprocessing
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from secondsight.access.audit import AuditEntry, AuditLog
 from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definitions
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
-from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, plans_in_force
+from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, newest_plans, plans_in_force
 from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of
 from secondsight.access.tenants import Tenant, add_tenant, list_tenants
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token, list_tokens, revoke_token
@@ -272,6 +273,37 @@ def test_a_learnt_cadence_yields_to_a_plan_that_was_handed_out(metadata: Engine)
     assert [(interval.interval_ms, interval.to_ms) for interval in given] == [(30_000, 3000), (5000, None)]
     mark_logged(metadata, given)
     assert continue_plans(metadata, wish(30_000, 4000, learnt=True)) == ()
+
+
+cadences = st.builds(
+    PlanInterval,
+    st.sampled_from(["t1", "t2"]),
+    st.just("c"),
+    st.sampled_from(["host-1", "host-2"]),
+    st.just("host"),
+    st.sampled_from([EntityKind.GPU, EntityKind.NODE]),
+    st.sampled_from([1000, 5000]),
+    st.integers(0, 5),
+    version=st.integers(1, 3),
+    learnt=st.booleans(),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rounds=st.lists(st.tuples(st.lists(cadences, max_size=6), st.booleans()), max_size=4))
+def test_plans_of_many_collectors_continue_as_each_would_alone(rounds: list[tuple[list[PlanInterval], bool]]):
+    with TemporaryDirectory() as folder:
+        together, apart = (open_metadata(f"{folder}/{name}.sqlite") for name in ("together", "apart"))
+        for wanted, logged in rounds:
+            keys = dict.fromkeys(interval.key for interval in wanted)
+            groups = [[interval for interval in wanted if interval.key == key] for key in keys]
+            given = continue_plans(together, wanted)
+            assert given == tuple(interval for group in groups for interval in continue_plans(apart, group))
+            assert newest_plans(together, wanted) == tuple(newest_plans(apart, group)[0] for group in groups)
+            for metadata in (together, apart) if logged else ():
+                mark_logged(metadata, given)
+        together.dispose()
+        apart.dispose()
 
 
 def test_reads_are_audited_in_batches_and_refusals_at_once(metadata: Engine):
