@@ -39,7 +39,7 @@ class DefinitionReader:
     """
 
     def __init__(self, open_topic: Callable[[], LogConsumer], definitions: Definitions | None = None) -> None:
-        self.definitions = definitions or Definitions(max_entries=1 << 18, max_bytes=512 << 20)
+        self.definitions = definitions or Definitions(max_entries=1 << 17, max_bytes=128 << 20)
         self._open_topic = open_topic
         self._consumer = open_topic()
         self._missing: OrderedDict[bytes, None] = OrderedDict()
