@@ -73,7 +73,7 @@ class Gateway:
         self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
-        self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _one, BATCH_ITEMS)
+        self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _blob_bytes, APPEND_BYTES)
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
@@ -256,6 +256,10 @@ def _check_metadata(metadata: Engine) -> None:
 
 def _pair_bytes(pair: _Pair) -> int:
     return len(pair[1])
+
+
+def _blob_bytes(definition: Definition) -> int:
+    return len(definition.blob)
 
 
 def _one(_item: object) -> int:
