@@ -62,7 +62,9 @@ def test_decisions_are_numbered_once_and_say_why() -> None:
 
 def test_nothing_names_a_package_host() -> None:
     locks = [ROOT / "requirements.lock", ROOT / "web/package-lock.json"]
-    assert not [lock.name for lock in locks if re.search(r"https?://(?!github|opencollective|tidelift)", lock.read_text())]
+    assert not [
+        lock.name for lock in locks if re.search(r"https?://(?!github|opencollective|tidelift)", lock.read_text())
+    ]
 
 
 def test_the_lock_holds_what_the_project_asks_for() -> None:
