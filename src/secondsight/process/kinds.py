@@ -15,6 +15,7 @@ from secondsight.process.series import HOST, Interner, SeriesTable
 from secondsight.wire.content import EntityTable, Schema
 
 MAX_CACHED = 1 << 16
+MIN_ROWS = 256
 
 CollectorKey = tuple[str, str, str, str]
 """Tenant, region, cluster, collector id."""
@@ -59,7 +60,8 @@ class KindState:
         """Return the open window of a start, new or known."""
         known = self.windows.get(start_ms)
         if known is None:
-            known = self.windows[start_ms] = Window(self.layout, start_ms)
+            largest = max((window.size for window in self.windows.values()), default=0)
+            known = self.windows[start_ms] = Window(self.layout, start_ms, max(MIN_ROWS, largest + largest // 16))
         return known
 
     def hosts_of(self, series: NDArray[np.int32]) -> list[str]:

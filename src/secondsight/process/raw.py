@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from secondsight.model import QUALITY_RANK, Quality
 from secondsight.process.cells import RANK, VALUE_RANK, Rows, Window
 from secondsight.process.enrich import FIELDS, Allocations
-from secondsight.process.series import I32, SeriesTable, dictionary_column, series_columns
+from secondsight.process.series import I32, SeriesTable, compact, dictionary_column, series_columns
 from secondsight.store.rows import ColumnValues, MapColumn, NullableColumn, WideColumn
 
 Selection = Rows | slice
@@ -109,8 +109,8 @@ def _picked(quality: NDArray[np.uint8], columns: Rows, rows: Selection) -> NDArr
 
 
 def _description(window: Window, rows: Selection) -> dict[str, ColumnValues]:
-    origins = window.origins
-    code = window.origin[rows]
+    code, members = compact(window.origin[rows], len(window.origins))
+    origins = [window.origins[member] for member in members.tolist()]
     time_ms, ingest_ms = window.time_ms[rows], window.ingest_ms[rows]
     suspect = np.array([origin.suspect for origin in origins], np.bool_)[code]
 

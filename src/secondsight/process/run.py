@@ -14,6 +14,7 @@ from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import LogConsumer, Store
 from secondsight.errors import Retryable
+from secondsight.model import EntityKind
 from secondsight.process.intake import Intake
 from secondsight.process.settle import Settler
 from secondsight.process.spans import SpanKey
@@ -21,7 +22,9 @@ from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
 
 LONGEST_WAIT_SECONDS = 10.0
-MANY_SPANS, DUE_SECONDS = 256, 0.25
+MANY_SPANS, DUE_SECONDS = 256, 2.0
+SMALL_SHARE = 8
+"""A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class ProcessorConfig:
     Attributes:
         poll_bytes: Most bytes of records taken in one step.
         raw_rows: Dirty rows that are written at once; a large site wants 100,000.
-        raw_seconds: Longest time that a row waits for being written.
+        raw_seconds: Longest time that a row waits for being written; twice that for kinds of few rows.
         rollup_rows: Rollup rows that are written at once.
         rollup_seconds: Longest time that a closed window waits for being written.
         window_bytes: Memory of open windows; beyond it the oldest are written as they stand.
@@ -73,7 +76,8 @@ class Processor:
         self.world = World(store, catalog, clock, self.metrics)
         self._intake = Intake(self.world, open_definitions)
         self._settler = Settler(self.world)
-        self._raw_at = self._rollup_at = self._due_at = clock.monotonic_seconds()
+        self._rollup_at = self._due_at = clock.monotonic_seconds()
+        self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = False
 
     def step(self, wait_seconds: float = 0.0) -> int:
@@ -111,7 +115,8 @@ class Processor:
         self._settler.flush_raw()
         self._settler.flush()
         self._consumer.commit(self._settler.offsets())
-        self._raw_at = self._rollup_at = self._clock.monotonic_seconds()
+        self._rollup_at = self._clock.monotonic_seconds()
+        self._raw_at = dict.fromkeys(EntityKind, self._rollup_at)
 
     def run(self, stop: Flag) -> None:
         """Step until `stop` is set; wait and go on whenever the store or the log is away."""
@@ -138,13 +143,7 @@ class Processor:
         now_seconds = self._clock.monotonic_seconds()
         self._relieve()
         keys = self._due(now_seconds)
-        if (
-            keys
-            or self.world.dirty_rows() >= self.config.raw_rows
-            or now_seconds - self._raw_at >= self.config.raw_seconds
-        ):
-            self._settler.flush_raw()
-            self._raw_at = now_seconds
+        self._write_raw(now_seconds)
         if keys:
             self.metrics.count("processor_windows_closed_total", self._settler.close(keys))
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
@@ -152,8 +151,18 @@ class Processor:
             self.checkpoint()
         self._gauge()
 
+    def _write_raw(self, now_seconds: float) -> None:
+        """Write the kinds whose rows are many or have waited long enough."""
+        waiting = self.world.dirty_rows()
+        total = sum(waiting.values())
+        for kind, rows in waiting.items():
+            patience = self.config.raw_seconds * (2 if rows * SMALL_SHARE < total else 1)
+            if rows >= self.config.raw_rows or now_seconds - self._raw_at[kind] >= patience:
+                self._settler.flush_raw((kind,))
+                self._raw_at[kind] = now_seconds
+
     def _due(self, now_seconds: float) -> list[SpanKey]:
-        """Return the spans to close; a large site looks for them a few times a second."""
+        """Return the spans to close; a large site looks for them less often."""
         if len(self.world.spans.open) > MANY_SPANS and now_seconds - self._due_at < DUE_SECONDS:
             return []
         self._due_at = now_seconds

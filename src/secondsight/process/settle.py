@@ -33,16 +33,15 @@ class Settler:
         self._world = world
         self._priors = PriorSource(world.store, world.progress)
 
-    def flush_raw(self) -> int:
-        """Write dirty rows of all kinds; return how many.
+    def flush_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> int:
+        """Write dirty rows of some kinds; return how many.
 
         Raises:
             Retryable: The store is busy or away.
         """
         world, now_ms = self._world, self._world.clock.now_ms()
         return sum(
-            world.writer.flush_raw(state, world.allocations, world.stamps[kind], now_ms)
-            for kind, state in world.kinds.items()
+            world.writer.flush_raw(world.kinds[kind], world.allocations, world.stamps[kind], now_ms) for kind in kinds
         )
 
     def due(self) -> list[SpanKey]:
@@ -67,8 +66,7 @@ class Settler:
         groups: dict[tuple[int, EntityKind], list[int]] = defaultdict(list)
         for kind, start_ms, collector in keys:
             groups[start_ms, kind].append(collector)
-        if groups:
-            self.flush_raw()
+        self.flush_raw({kind for _, kind in groups})
         for start_ms, kind in sorted(groups):
             self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind])
         return sum(len(collectors) for collectors in groups.values())

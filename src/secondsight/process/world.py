@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
@@ -136,11 +138,12 @@ class World:
         ends = [each.through_ms for key, each in self._restored.items() if key[:2] == (tenant_id, cluster_id)]
         return max(ends, default=0)
 
-    def dirty_rows(self) -> int:
-        """Return about how many rows wait to be written."""
-        return sum(
-            int(window.dirty[: window.size].sum()) for state in self.kinds.values() for window in state.windows.values()
-        )
+    def dirty_rows(self) -> dict[EntityKind, int]:
+        """Return how many rows of each kind wait to be written."""
+        return {
+            kind: sum(int(np.count_nonzero(window.dirty[: window.size])) for window in state.windows.values())
+            for kind, state in self.kinds.items()
+        }
 
     def window_bytes(self) -> int:
         """Return about how much memory open windows take."""
