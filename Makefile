@@ -39,7 +39,7 @@ check: $(VENV)/ready $(PAGES)  ## format, lint, types, import rules, all tests; 
 	@bash tools/check.sh
 
 soak: $(VENV)/ready $(PAGES)  ## the long fuzz, chaos and load runs
-	@SECONDSIGHT_SOAK=1 $(VENV)/bin/pytest -m soak --timeout 7200 -p no:cacheprovider
+	@SECONDSIGHT_SOAK=1 $(VENV)/bin/pytest tests -m soak --timeout 7200 -p no:cacheprovider
 
 format: $(VENV)/ready  ## rewrite sources in the one format
 	@$(VENV)/bin/ruff format --quiet src tests bench tools && $(VENV)/bin/ruff check --fix --quiet src tests bench tools
