@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -15,14 +16,28 @@ from secondsight.errors import Retryable
 from secondsight.query.client import ApiClient, read_token
 
 FOLLOW_SECONDS = 2.0
-SPARK_WIDTH = 40
+SPARK_WIDTH = 24
+BAR_WIDTH = 16
 BARS = "▁▂▃▄▅▆▇█"
 GAP = " "
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 UNIT_WORDS = {"By": "B", "Cel": "°C", "1": "", "W": "W", "Hz": "Hz", "s": "s", "J": "J"}
 
 Body = Mapping[str, Any]
-_LABELS = ("clusterId", "hostId", "gpuId", "entityId", "part", "jobId", "ownerTeam", "modelId", "gpuModel", "region")
+HEADINGS: Mapping[str, str] = {
+    "clusterId": "cluster",
+    "hostId": "host",
+    "gpuId": "gpu",
+    "entityId": "entity",
+    "part": "part",
+    "jobId": "job",
+    "ownerTeam": "team",
+    "modelId": "model",
+    "gpuModel": "gpu model",
+    "region": "region",
+}
+UUID_START = len("GPU-01234567")
+"""So much of a GPU's UUID tells it apart in a table; --json and --csv have all of it."""
 
 
 def query_command(arguments: Namespace, out: TextIO) -> int:
@@ -91,15 +106,14 @@ def query_params(arguments: Namespace) -> dict[str, str | None]:
 def series_table(body: Body) -> Table:
     """Return a table of series in columns: labels, sparkline, least, mean, greatest, newest value."""
     labels = _shown_labels(body["series"])
-    table = Table(
-        title=f"{escape(body['metric'])} ({body['aggregate']}, {body['effectiveResolution']})", title_justify="left"
-    )
-    for name in (*labels, "over time"):
-        table.add_column(name, overflow="fold")
+    table = _table(f"{body['metric']} ({body['aggregate']}, {body['effectiveResolution']})")
+    for name in labels:
+        table.add_column(HEADINGS[name], overflow="fold")
+    table.add_column("over time", no_wrap=True)
     for name in ("min", "mean", "max", "last"):
         table.add_column(name, justify="right", no_wrap=True)
     for series in body["series"]:
-        names = [escape(str(series.get(name, ""))) for name in labels]
+        names = [_label(series, name) for name in labels]
         table.add_row(*names, sparkline(series["values"]), *figures(series["values"], series["unit"]))
     return table
 
@@ -107,15 +121,15 @@ def series_table(body: Body) -> Table:
 def top_table(body: Body) -> Table:
     """Return a ranking as a table with a bar beside each value."""
     labels = _shown_labels(body["rows"])
-    table = Table(title=f"{escape(body['metric'])} ({body['aggregate']} over {body['window']})", title_justify="left")
+    table = _table(f"{body['metric']} ({body['aggregate']} over {body['window']})")
     table.add_column("#", justify="right")
     for name in labels:
-        table.add_column(name, overflow="fold")
+        table.add_column(HEADINGS[name], overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("")
+    table.add_column("", no_wrap=True, min_width=BAR_WIDTH)
     greatest = max((abs(row["value"]) for row in body["rows"]), default=0.0)
     for row in body["rows"]:
-        names = [escape(str(row.get(name, ""))) for name in labels]
+        names = [_label(row, name) for name in labels]
         table.add_row(str(row["rank"]), *names, human(row["value"], body["unit"]), _bar(row["value"], greatest))
     return table
 
@@ -178,8 +192,20 @@ def _next_table(client: ApiClient, params: Mapping[str, str | None], before: Tab
 
 
 def _shown_labels(series: Sequence[Body]) -> list[str]:
-    """Return the labels that some series has a text for."""
-    return [name for name in _LABELS if any(one.get(name) for one in series)]
+    """Return the labels that some series has a text for; a host's own rows need no entity beside the host."""
+    shown = [name for name in HEADINGS if any(one.get(name) for one in series)]
+    if all(one.get("entityId") == one.get("hostId") for one in series) and "entityId" in shown:
+        shown.remove("entityId")
+    return shown
+
+
+def _table(title: str) -> Table:
+    return Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+
+
+def _label(row: Body, name: str) -> str:
+    text = str(row.get(name) or "")
+    return escape(text[:UUID_START] if name == "gpuId" and text.startswith("GPU-") else text)
 
 
 def _shares(count: int, width: int) -> list[tuple[int, int]]:
@@ -196,8 +222,8 @@ def _level(value: float, low: float, span: float) -> str:
     return BARS[min(int((value - low) / span * len(BARS)), len(BARS) - 1)] if span else BARS[3]
 
 
-def _bar(value: float, greatest: float, width: int = 20) -> str:
-    return "█" * round(abs(value) / greatest * width) if greatest else ""
+def _bar(value: float, greatest: float) -> str:
+    return "█" * round(abs(value) / greatest * BAR_WIDTH) if greatest else ""
 
 
 def _in_bytes(value: float, word: str) -> str:
