@@ -16,7 +16,7 @@ from secondsight.errors import Retryable
 from secondsight.query.client import ApiClient, read_token
 
 FOLLOW_SECONDS = 2.0
-SPARK_WIDTH = 24
+SPARK_WIDTH = 20
 BAR_WIDTH = 16
 BARS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -36,6 +36,7 @@ HEADINGS: Mapping[str, str] = {
     "gpuModel": "gpu model",
     "region": "region",
 }
+PLACES = frozenset({"clusterId", "hostId", "gpuId", "entityId", "part"})
 UUID_START = len("GPU-01234567")
 """So much of a GPU's UUID tells it apart in a table; --json and --csv have all of it."""
 
@@ -192,8 +193,13 @@ def _next_table(client: ApiClient, params: Mapping[str, str | None], before: Tab
 
 
 def _shown_labels(series: Sequence[Body]) -> list[str]:
-    """Return the labels that some series has a text for; a host's own rows need no entity beside the host."""
+    """Return the labels that some series has a text for; where a thing is named, its place says enough.
+
+    A host's own rows need no entity beside the host.
+    """
     shown = [name for name in HEADINGS if any(one.get(name) for one in series)]
+    if "gpuId" in shown or "entityId" in shown:
+        shown = [name for name in shown if name in PLACES]
     if all(one.get("entityId") == one.get("hostId") for one in series) and "entityId" in shown:
         shown.remove("entityId")
     return shown

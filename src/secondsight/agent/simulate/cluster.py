@@ -13,6 +13,7 @@ from secondsight.agent.simulate.machines import Board
 from secondsight.agent.simulate.physics import Demand, Floats, GpuState, new_state, step
 
 GROUP_HOSTS = 2
+SETTLE_SECONDS = 300
 NODE_MEMORY_BYTES = 2 * 2**40
 XID_ECC_STORM = 92
 XID_CONTAINED = 94
@@ -86,13 +87,13 @@ class SimulatedCluster:
     _storming: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Put the cluster at rest, then let it settle for two minutes of simulated time."""
+        """Put the cluster at rest, then let it settle: the slowest figure has a lag of a minute."""
         total = self.spec.hosts * self.spec.gpus_per_host
         self._gpus = new_state(self.spec.board, total, self.spec.seed)
         hosts = self.spec.hosts
         self._nodes = _NodeState(np.zeros(hosts), np.zeros(hosts), np.full(hosts, 4e12), np.full(hosts, 2e12))
         self._storming = np.zeros(total, dtype=np.bool_)
-        for second in range(self.start_second - 120, self.start_second):
+        for second in range(self.start_second - SETTLE_SECONDS, self.start_second):
             self.advance(second)
 
     def advance(self, second: int) -> Second:
