@@ -154,7 +154,7 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
 def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -> str:
     """Return the settings of every part as TOML."""
     data = options.data
-    gateway_url = f"http://{options.host}:{inner.getsockname()[1]}"
+    gateway_url = _address(options.host, inner)
     tables: dict[str, dict[str, object]] = {
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
         "processor": {"data": data},
@@ -205,9 +205,19 @@ def _toml(value: object) -> str:
 
 
 def _announce(options: UpOptions, public: socket.socket, say: Callable[[str], None]) -> None:
-    address = f"http://{options.host}:{public.getsockname()[1]}"
+    address = _address(options.host, public)
     waiting = options.data / "ready.new"
     waiting.write_text(address + "\n")
     waiting.rename(options.data / "ready")
     say(f"ready: {address}")
     say(f"sign in with the token in {options.data / 'tokens' / 'admin'}")
+
+
+def _address(host: str, listening: socket.socket) -> str:
+    """Return the HTTP address that reaches a listening socket; a host that means "all" is reached at loopback."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return (
+        f"http://[{reached}]:{listening.getsockname()[1]}"
+        if ":" in reached
+        else f"http://{reached}:{listening.getsockname()[1]}"
+    )
