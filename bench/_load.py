@@ -1,7 +1,8 @@
 """Send a prepared fleet's frames to a gateway at their own pace, from a process of its own; print what was answered.
 
 Every host has a phase of its own: its ticks, its batches of 5 s and so its requests are spread evenly, as those of
-agents are. A batch is sent when its last tick has passed, over kept-alive connections.
+agents are. A batch is sent when its last tick has passed, over kept-alive connections. With `--since`, batches begin
+so long ago and are sent as fast as answers come: a backlog.
 """
 
 import argparse
@@ -31,12 +32,12 @@ class Tally:
     ack_seconds: list[float] = field(default_factory=list)
 
 
-async def run(url: str, token: str, hosts: int, batches: int, connections: int) -> Tally:
-    """Send `batches` batches of `hosts` hosts in real time."""
+async def run(url: str, token: str, hosts: int, batches: int, connections: int, since_seconds: int = 0) -> Tally:
+    """Send `batches` batches of `hosts` hosts in real time, or from `since_seconds` ago as fast as answers come."""
     fleet = _fleet.prepare(batches)
-    queue: asyncio.Queue[tuple[int, int, int] | None] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, int, int] | None] = asyncio.Queue(0 if not since_seconds else connections)
     tally = Tally()
-    begin = int(time.time()) + 1
+    begin = int(time.time()) + 1 - since_seconds
     workers = [asyncio.create_task(_worker(url, token, fleet, queue, tally)) for _ in range(connections)]
     for batch in range(batches):
         for host in range(hosts):
@@ -45,9 +46,9 @@ async def run(url: str, token: str, hosts: int, batches: int, connections: int) 
             pause = due - time.time()
             if pause > 0.002:
                 await asyncio.sleep(pause)
-            queue.put_nowait((host, batch, at_ms))
+            await queue.put((host, batch, at_ms))
     for _ in workers:
-        queue.put_nowait(None)
+        await queue.put(None)
     await asyncio.gather(*workers)
     return tally
 
@@ -75,6 +76,9 @@ async def _worker(
             status, text = await _answer(reader)
             if status == 200:
                 break
+            if status == 424:
+                body = b"".join(_fleet.first_frames(fleet, host, batch, at_ms))
+                continue
             if status not in (429, 503):
                 raise SystemExit(f"gateway answered {status}: {text[:300]!r}")
             tally.retries += 1
@@ -102,10 +106,11 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--batches", type=int, required=True)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--since", type=int, default=0, help="begin so many seconds ago and send flat out")
     given = parser.parse_args()
     token = given.token_file.read_text().strip()
     began = time.time()
-    tally = asyncio.run(run(given.url, token, given.hosts, given.batches, given.connections))
+    tally = asyncio.run(run(given.url, token, given.hosts, given.batches, given.connections, given.since))
     acks = np.array(tally.ack_seconds) * 1000
     used = time.process_time()
     print(

@@ -44,6 +44,7 @@ def test_routing(case):
     plan = plan_series(query, query.selected[0], situation)
     assert format_width(plan.resolution_ms) == case["resolution"]
     assert (plan.rollup, plan.raw) == (span_of(case["rollup"]), span_of(case["raw"]))
+    assert plan.head == span_of(case.get("head"))
     assert plan.final_rollup is case.get("final_rollup", False)
     assert plan.final_raw is case.get("final_raw", False)
 

@@ -285,11 +285,14 @@ def test_rows_and_newest_values_are_scoped_too(store, name):
     query = parse_query(text(metric=f"{GAUGE},{COUNTER}"), CATALOG, NOW)
     plans = [plan_series(query, selected, Situation(NOW, entities=3)) for selected in query.selected]
     read = QueryRunner(store, ManualClock(NOW)).inventory.read
-    for statement in (compile_rows(plans, scope), compile_newest([CATALOG.get(POWER)], NOW, scope)):
+    for statement in (compile_rows(plans, scope, 0), compile_newest([CATALOG.get(POWER)], NOW, scope)):
         found = {(row["tenant_id"], row["entity"]) for row in read(statement).to_pylist()}
         assert found - {("t1", "GPU-twice")} == allowed
     denying = replace(scope, denied_metrics=frozenset({GAUGE, POWER}))
-    for refused in (lambda: compile_rows(plans, denying), lambda: compile_newest([CATALOG.get(POWER)], NOW, denying)):
+    for refused in (
+        lambda: compile_rows(plans, denying, 0),
+        lambda: compile_newest([CATALOG.get(POWER)], NOW, denying),
+    ):
         with pytest.raises(Rejected):
             refused()
 
@@ -310,7 +313,7 @@ def test_nothing_is_compiled_without_a_scope():
             with pytest.raises(TypeError):
                 compiled(scope)
         with pytest.raises(TypeError):
-            compile_rows([plan], scope)
+            compile_rows([plan], scope, 0)
     with pytest.raises(TypeError):
         compile_series(plan)
 

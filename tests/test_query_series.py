@@ -7,10 +7,12 @@ import pytest
 
 from query_fixture import T0, Row, insert_entity, insert_rollups, insert_rows, scope_of
 from secondsight.catalog.load import load_catalog
-from secondsight.query.compile import compile_series
+from secondsight.query.compile import compile_series, label_columns
+from secondsight.query.joint import compile_joint, is_steady, joined
+from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import Situation, plan_series
 from secondsight.query.request import QueryText, parse_query
-from secondsight.query.rows import compile_rows, figures_of, suits_rows
+from secondsight.query.rows import back_of, compile_rows, figures_of, rows_of, suits_rows
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -42,6 +44,8 @@ def awkward_rows(seed: int = 7) -> list[Row]:
             fresh = second == 450 or (entity == "GPU-a" and second == 333)
             energy = dice.randrange(200_000) if fresh else energy + dice.randrange(200_000, 700_000)
             values = {GAUGE: dice.randrange(10_001), COUNTER: energy, STATE: second // 45 % 3}
+            if second % 11:
+                values["gpu_power_watts"] = dice.randrange(700_000)
             if second % 7:
                 values[LEVEL] = dice.randrange(10_001)
             if dice.random() < 0.05:
@@ -159,9 +163,9 @@ def test_a_small_question_has_the_figures_of_a_large_one(store, resolution, seve
         plan = plan_series(query, query.selected[0], situation)
         assert suits_rows([plan], situation)
         scope = scope_of("t1", "t2") if several_sources else scope_of("t2")
-        large, small = compile_series(plan, scope), compile_rows([plan], scope)
+        large, small = compile_series(plan, scope), compile_rows([plan], scope, back_of([plan]))
         expected = store.query(large.sql, large.params, large.settings)
-        found = figures_of(store.query(small.sql, small.params, small.settings), plan)
+        found = figures_of(rows_of(store.query(small.sql, small.params, small.settings)), plan)
         labels = ("tenant_id", "cluster_id", "host_id", "entity", "part")
         assert values_of(found, labels) == pytest.approx(values_of(expected, labels), rel=1e-12), (metric, aggregate)
         quality = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
@@ -170,3 +174,47 @@ def test_a_small_question_has_the_figures_of_a_large_one(store, resolution, seve
             for one in (found.to_pylist(), expected.to_pylist())
         ]
         assert held[0] == held[1], (metric, aggregate)
+
+
+@pytest.mark.parametrize("resolution", ["7s", "30s", "2m", "range"])
+@pytest.mark.parametrize("group", ["", "cluster", "total", "job", "gpu,team"])
+@pytest.mark.parametrize("through", [None, 250_000, 570_000])
+def test_a_joint_statement_has_the_figures_of_single_ones(store, resolution, group, through):
+    """One statement for all metrics and aggregates gives the points and the coverage of one for each."""
+    text = ask(f"{GAUGE},gpu_power_watts", "avg,min,max,count,p50,p95", resolution=resolution, group=group)
+    text = replace(text, from_=str(T0 + 64_000), to=str(T0 + 571_000))
+    query = parse_query(text, CATALOG, NOW)
+    through_ms = through and T0 + through
+    situation = Situation(NOW, entities=1, several_sources=False, rollup_through_ms=through_ms)
+    plans = [plan_series(query, selected, situation) for selected in query.selected]
+    groups = joined(plans)
+    assert sorted(position for group in groups for position in group) == list(range(12))
+    assert len(groups) == (1 if all(plan.rollup is None for plan in plans) else 2)
+    scope = scope_of("t2")
+    for positions in groups:
+        mine = [plans[position] for position in positions]
+        statement = compile_joint(mine, scope)
+        rows = store.query(statement.sql, statement.params, statement.settings)
+        assert is_steady(rows)
+        for plan, found in zip(mine, joint_figures(rows, mine), strict=True):
+            single = compile_series(plan, scope)
+            expected = store.query(single.sql, single.params, single.settings)
+            labels = label_columns(plan.groups)
+            assert values_of(found, labels) == pytest.approx(values_of(expected, labels), rel=1e-12)
+            assert values_of(found, labels)
+            assert quality_of(found, plan) == quality_of(expected, plan)
+
+
+def test_a_joint_statement_says_where_samples_are_too_near(store):
+    query = parse_query(ask(GAUGE, resolution="30s"), CATALOG, NOW)
+    plan = plan_series(query, query.selected[0], Situation(NOW, entities=1, several_sources=False))
+    for tenant, steady in (("t1", False), ("t2", True)):
+        statement = compile_joint([plan], scope_of(tenant))
+        assert is_steady(store.query(statement.sql, statement.params, statement.settings)) is steady
+
+
+def quality_of(rows, plan):
+    names = ("slots", "first_ms", "last_ms", *(() if plan.rollup else ("gaps", "late", "rows")))
+    labels = ("tenant_id", "cluster_id", "host_id", "entity", "part")
+    found = [row for row in rows.to_pylist() if row["is_entity"]]
+    return {tuple(row[name] for name in labels): [row[name] for name in names] for row in found}

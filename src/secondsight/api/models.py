@@ -65,7 +65,10 @@ class SeriesAnswer(Shape):
 
 
 class QueryAnswer(Shape):
-    """Series and what they are worth. `ts` holds the window starts of `format=columns`, in epoch ms."""
+    """Series and what they are worth; nothing was to report before `expectedFrom`.
+
+    `ts` holds the window starts of `format=columns`, in epoch ms.
+    """
 
     metric: str
     unit: str
@@ -74,6 +77,7 @@ class QueryAnswer(Shape):
     effective_resolution: str
     tier: str
     aggregate: str
+    expected_from: str | None
     complete_through: str | None
     data_freshness_ms: int | None
     late_ratio: float | None
@@ -173,6 +177,7 @@ class FleetAnswer(Shape):
     idle_collectors: int
     complete_through: str | None
     data_freshness_ms: int | None
+    coverage: CoverageAnswer
     warnings: list[str]
     links: dict[str, str]
 

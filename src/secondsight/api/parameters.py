@@ -114,10 +114,11 @@ class TopParameters(PlaceParameters):
     n: Annotated[int, Field(ge=1, le=1_000)] = 5
     by: Annotated[Word, Field(description="Labels that tell the ranked apart, by commas.")] = "gpu"
     aggregate: Word = ""
+    at: Annotated[Time, Field(description="Where the window ends.")] = "now"
     order: Annotated[str, Field(pattern="^(highest|lowest)$")] = "highest"
 
     def text(self) -> QueryText:
-        """Return the query that ranks: one window as wide as asked, up to now."""
+        """Return the query that ranks, as of `at`: one window as wide as asked that ends then."""
         return QueryText(
             metrics=self.metric,
             filters=self.filters(),

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from secondsight.api.models import (
     ClusterAnswer,
     ClusterPage,
+    CoverageAnswer,
     ErrorAnswer,
     FleetAnswer,
     GpuAnswer,
@@ -19,6 +20,7 @@ from secondsight.api.models import (
 )
 from secondsight.api.parameters import GpuListParameters, PageParameters
 from secondsight.api.services import Reader, Shared
+from secondsight.query.answer import coverage_json
 from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time
@@ -45,6 +47,7 @@ def fleet(services: Shared, scope: Reader) -> FleetAnswer:
         idle_collectors=idle,
         complete_through=_time(now.progress.complete_through_ms),
         data_freshness_ms=now.freshness_ms,
+        coverage=CoverageAnswer.model_validate(coverage_json(now.coverage)),
         warnings=[f"{idle} of {now.progress.collectors} collectors in scope are silent"] if idle else [],
         links={"clusters": "/v1/clusters", "gpus": "/v1/gpus"},
     )

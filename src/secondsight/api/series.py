@@ -11,6 +11,7 @@ from secondsight.api.parameters import SeriesParameters, TelemetryParameters, To
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, top_json
 from secondsight.query.request import Format, MetricQuery, QueryText, parse_query
+from secondsight.query.times import parse_time
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
@@ -43,8 +44,9 @@ def gpu_telemetry(
 
 @router.get("/v1/top", response_model=TopAnswer)
 def top(services: Shared, scope: Reader, asked: Annotated[TopParameters, Query()]) -> Response:
-    """Return the highest or lowest figures over a sliding window that ends now."""
-    query = _parsed(services, asked.text())
+    """Return the highest or lowest figures over a sliding window that ends now, or at another time."""
+    at_ms = parse_time(asked.at, services.clock.now_ms())
+    query = parse_query(asked.text(), services.catalog, at_ms)
     answer = services.runner.top(query, asked.n, scope, highest=asked.order == "highest")
     return _json(top_json(answer))
 

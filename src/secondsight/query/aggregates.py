@@ -38,6 +38,9 @@ LEGAL: dict[RollupSet, tuple[Aggregate, ...]] = {
 
 QUANTILES: dict[Aggregate, float] = {Aggregate.P50: 0.5, Aggregate.P95: 0.95, Aggregate.P99: 0.99}
 
+PAIRED = frozenset({Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.CHANGES})
+"""What a sample and the one before it say together."""
+
 _UNSCALED = frozenset({Aggregate.COUNT, Aggregate.RESETS, Aggregate.CHANGES})
 _PARTS_MIX = frozenset({Aggregate.MIN, Aggregate.MAX, Aggregate.COUNT, Aggregate.RESETS, Aggregate.CHANGES})
 _PARTS_ADD = frozenset({Aggregate.SUM, Aggregate.INCREASE})

@@ -61,6 +61,7 @@ class Answer:
     Attributes:
         span: Range answered, whole windows.
         resolution_ms: Width of a window.
+        expected_from_ms: Earliest instant inside the range at which something was expected, or None.
         complete_through_ms: Every expected collector that is not idle has delivered up to here, or None.
         freshness_ms: Age of the newest event time in scope, or None.
         late_ratio: Share of 1 s rows that came over 10 s after their event time, or None where none was read.
@@ -74,6 +75,7 @@ class Answer:
     span: Span
     resolution_ms: int
     coverage: Coverage
+    expected_from_ms: int | None = None
     complete_through_ms: int | None = None
     freshness_ms: int | None = None
     late_ratio: float | None = None
@@ -152,7 +154,7 @@ def to_arrow(answer: Answer) -> bytes:
         "value": pa.array(_joined([series.values for series in answer.series], np.float64), pa.float64()),
     }
     quality = {key: str(value) for key, value in _quality_json(answer).items() if key != "coverage"}
-    table = pa.table(columns).replace_schema_metadata(quality | {"coverage": str(_coverage_json(answer.coverage))})
+    table = pa.table(columns).replace_schema_metadata(quality | {"coverage": str(coverage_json(answer.coverage))})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -164,6 +166,8 @@ def _series_codes(points: Any, names: Sequence[str]) -> tuple[I64, I64]:
     codes = np.zeros(points.num_rows, np.int64)
     for name in names:
         column = points[name].cast(pa.string()).combine_chunks().dictionary_encode()
+        if len(column.dictionary) < 2 and not column.null_count:
+            continue
         codes = codes * (len(column.dictionary) + 1) + column.indices.fill_null(len(column.dictionary)).to_numpy()
         _, codes = np.unique(codes, return_inverse=True)
     _, firsts = np.unique(codes, return_index=True)
@@ -187,6 +191,8 @@ def _series_json(series: Series, answer: Answer, grid: I64 | None) -> dict[str, 
         times = map(format_time, series.times_ms.tolist())
         pairs = zip(times, series.values.tolist(), strict=True)
         return body | {"points": [{"ts": time, "value": value} for time, value in pairs]}
+    if series.times_ms.size == grid.size:
+        return body | {"values": series.values.tolist()}
     column: list[float | None] = [None] * grid.size
     for place, value in zip(np.searchsorted(grid, series.times_ms).tolist(), series.values.tolist(), strict=True):
         column[place] = value
@@ -215,10 +221,11 @@ def _quality_json(answer: Answer) -> dict[str, Any]:
         "effectiveResolution": format_width(answer.resolution_ms),
         "tier": answer.tier,
         "aggregate": answer.aggregate,
+        "expectedFrom": None if answer.expected_from_ms is None else format_time(answer.expected_from_ms),
         "completeThrough": None if answer.complete_through_ms is None else format_time(answer.complete_through_ms),
         "dataFreshnessMs": answer.freshness_ms,
         "lateRatio": answer.late_ratio,
-        "coverage": _coverage_json(answer.coverage),
+        "coverage": coverage_json(answer.coverage),
         "partial": answer.partial,
         "warnings": list(answer.warnings),
         "seriesTotal": answer.series_total,
@@ -226,7 +233,8 @@ def _quality_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _coverage_json(coverage: Coverage) -> dict[str, Any]:
+def coverage_json(coverage: Coverage) -> dict[str, Any]:
+    """Return a coverage as the JSON of the read API."""
     return {
         "expectedSamples": coverage.expected,
         "storedSamples": coverage.stored,

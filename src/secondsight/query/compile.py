@@ -53,7 +53,7 @@ def compile_series(plan: SeriesPlan, scope: Scope) -> Statement:
     labels = label_columns(plan.groups)
     columns = [
         *dict.fromkeys([*IDENTITY, *labels]),
-        f"{_bucket(plan, parameters)} AS bucket_ms",
+        f"{bucket('window_ms', plan, parameters)} AS bucket_ms",
         f"{_merged(plan.selected.aggregate)} AS figure",
         *_quality(plan, parameters),
         "grouping(bucket_ms) AS is_entity",
@@ -68,6 +68,15 @@ def label_columns(groups: Sequence[Group]) -> list[str]:
     return list(dict.fromkeys(["tenant_id", *(column for group in groups for column in COLUMNS[group])]))
 
 
+def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
+    """Return the start of the output window that a time in epoch ms lies in."""
+    if plan.whole:
+        start = parameters.bind(plan.span.from_ms, "Int64")
+        return f"{time} * 0 + {start}"
+    width = parameters.bind(plan.resolution_ms, "Int64")
+    return f"intDiv({time}, {width}) * {width}"
+
+
 def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     if plan.selected.aggregate in QUANTILES:
         return samples(plan, plan.span, tables, parameters)
@@ -77,17 +86,14 @@ def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> s
 
 def _entity_averages(plan: SeriesPlan, source: str, parameters: Parameters) -> str:
     """Return one row per entity, part and output window, with the average that is to be added up."""
-    columns = [*keys(plan), f"{_bucket(plan, parameters)} AS output_ms", f"{AVERAGE} AS average", *_MERGED_QUALITY]
+    columns = [
+        *keys(plan),
+        f"{bucket('window_ms', plan, parameters)} AS output_ms",
+        f"{AVERAGE} AS average",
+        *_MERGED_QUALITY,
+    ]
     averages = select(columns, source, tail=[f"GROUP BY {', '.join([*keys(plan), 'output_ms'])}"])
     return select(["*", "output_ms AS window_ms"], averages)
-
-
-def _bucket(plan: SeriesPlan, parameters: Parameters) -> str:
-    if plan.whole:
-        start = parameters.bind(plan.span.from_ms, "Int64")
-        return f"window_ms * 0 + {start}"
-    width = parameters.bind(plan.resolution_ms, "Int64")
-    return f"intDiv(window_ms, {width}) * {width}"
 
 
 def _merged(aggregate: Aggregate) -> str:

@@ -15,8 +15,9 @@ from secondsight.catalog.scale import physical_array
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
+from secondsight.query.coverage import Coverage, stretches_of
 from secondsight.query.inventory import Inventory, Progress, progress_of
-from secondsight.query.plan import Span
+from secondsight.query.plan import GRACE_MS, Span
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
@@ -77,11 +78,16 @@ class GpuNow:
 
 @dataclass(frozen=True, slots=True)
 class FleetNow:
-    """Every GPU of a scope, in order of cluster, host, index."""
+    """Every GPU of a scope, in order of cluster, host, index.
+
+    Attributes:
+        coverage: Of the newest minute whose samples are due.
+    """
 
     gpus: tuple[GpuNow, ...]
     progress: Progress
     now_ms: int
+    coverage: Coverage
 
     @property
     def freshness_ms(self) -> int | None:
@@ -138,7 +144,7 @@ class FleetReader:
         newest = self._inventory.read(compile_newest(metrics, now_ms, scope)).to_pylist()
         progress = progress_of(self._inventory.progress(scope), expected, now_ms)
         gpus = gpus_of(expected.to_pylist(), newest, metrics, now_ms)
-        return FleetNow(tuple(gpus), progress, now_ms)
+        return FleetNow(tuple(gpus), progress, now_ms, coverage_now(expected, newest, now_ms))
 
 
 def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Statement:
@@ -148,9 +154,12 @@ def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Stat
     for metric in metrics:
         tables.check_metric(metric.name)
     key = ["tenant_id", "cluster_id", "host_id", "entity"]
+    slot = "intDiv(toUnixTimestamp64Milli(event_time), greatest(interval_ms, 1))"
+    within = f"toUnixTimestamp64Milli(event_time) < {parameters.bind(now_ms - GRACE_MS, 'Int64')}"
     columns = [
         *key,
         "toUnixTimestamp64Milli(max(event_time)) AS newest_ms",
+        f"toInt64(uniqExactIf({slot}, {within})) AS slots",
         *(f"argMax({owner}, event_time) AS newest_{owner}" for owner in _OWNERS),
         *(f"toFloat64(argMax({quoted(metric.name)}, event_time)) AS {quoted(metric.name)}" for metric in metrics),
     ]
@@ -169,6 +178,15 @@ def gpus_of(expected: list[_Row], newest: list[_Row], metrics: Sequence[Metric],
     ]
     gpus = (_gpu(fresh, row, metrics, now_ms) for fresh, row in rows)
     return sorted(gpus, key=lambda gpu: (gpu.tenant_id, gpu.cluster_id, gpu.host_id, gpu.index or 0, gpu.gpu_id))
+
+
+def coverage_now(expected: Any, newest: list[_Row], now_ms: int) -> Coverage:
+    """Return how much of the newest minute that is due is stored, over GPUs as a whole."""
+    span = Span(now_ms - NEWEST_MS, now_ms - GRACE_MS)
+    held = {"\0".join([*_key(row), ""]): row["slots"] for row in newest}
+    stretches = {key: one for key, one in stretches_of(expected, span, span.to_ms).items() if key.endswith("\0")}
+    stored = (min(held.get(key, 0), one.slots) for key, one in stretches.items())
+    return Coverage(sum(one.slots for one in stretches.values()), sum(stored), gaps=None)
 
 
 def status_of(last_seen_ms: int | None, now_ms: int) -> Status:

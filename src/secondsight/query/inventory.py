@@ -67,6 +67,19 @@ class Inventory:
         rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_expected(kind, owners, scope)))
         return _filtered(rows, filters)
 
+    def placed(self, kind: EntityKind, filters: Filters, scope: Scope) -> Filters:
+        """Return filters that name the hosts on which the GPUs asked for were ever seen.
+
+        The order key of the tables begins with places. A GPU that no list knows yet is looked for everywhere.
+        """
+        if not filters.gpu or filters.host:
+            return filters
+        rows = self.remember(("places", kind, scope), EXPECTED_SECONDS, lambda: self.read(compile_places(kind, scope)))
+        mine = rows.filter(_COMPUTE.is_in(rows["entity"], value_set=pa.array(filters.gpu, pa.string())))
+        if len(set(mine["entity"].to_pylist())) < len(filters.gpu):
+            return filters
+        return replace(filters, host=tuple(sorted(set(mine["host_id"].to_pylist()))))
+
     def progress(self, scope: Scope) -> Any:
         """Return one row per collector: see `compile_progress`."""
         return self.remember(("progress", scope), PROGRESS_SECONDS, lambda: self.read(compile_progress(scope)))
@@ -147,6 +160,14 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
     ]
     where = ["owned_part IN ('', part)"] if len(starts) > 2 else []
     return Statement(select(answer, source, where=[*where, "start_ms < end_ms"])[1:-1], parameters.values())
+
+
+def compile_places(kind: EntityKind, scope: Scope) -> Statement:
+    """Return the statement for every host on which each entity of a kind was ever seen."""
+    parameters = Parameters()
+    of_kind = f"kind = {parameters.bind(kind.value, 'String')}"
+    rows = ScopedTables(scope, parameters).table("entities", ["DISTINCT entity", "host_id"], [of_kind])
+    return Statement(rows[1:-1], parameters.values())
 
 
 def compile_progress(scope: Scope) -> Statement:

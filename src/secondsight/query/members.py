@@ -89,6 +89,11 @@ def rollup_expression(member: Member, metric: Metric, key: str) -> str:
     return member.from_rollup.format(key=key, **columns, **_casts(metric))
 
 
+def covered_expression(key: str) -> str:
+    """Return the covered ms of one metric in a 30 s row; `key` is the bound name of the metric."""
+    return _COVERED.format(key=key)
+
+
 def value_of_last(metric: Metric) -> str:
     """Return the column of the last value, which every rollup set of a scalar has."""
     return quoted(f"{metric.name}_last")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from secondsight.errors import Rejected
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.patterns import LOOKBACK_MS
-from secondsight.query.aggregates import QUANTILES
+from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.request import Filters, Group, MetricQuery, Selected
 from secondsight.query.times import format_width
 
@@ -74,10 +74,11 @@ class SeriesPlan:
         span: Asked range, widened to whole windows.
         resolution_ms: Width of an output window; the whole range when `whole`.
         base_ms: Windows that figures are made in before they are merged into output windows.
+        head: Range before `rollup` that is no full window and is read from 1 s rows, or None.
         rollup: Range read from 30 s rows, or None.
         raw: Range read from 1 s rows, or None; begins where `rollup` ends.
         due_ms: Slots from here on may still be on their way; they are not counted.
-        lookback_ms: How far before `raw` the sample before a counter's first one is looked for.
+        lookback_ms: How far before `raw` the sample before a counter's first one is looked for; 0 where none is.
     """
 
     selected: Selected
@@ -87,6 +88,7 @@ class SeriesPlan:
     resolution_ms: int
     base_ms: int
     whole: bool
+    head: Span | None
     rollup: Span | None
     raw: Span | None
     final_rollup: bool
@@ -115,13 +117,14 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     resolution_ms = choose_resolution(query, situation.now_ms)
     exact = selected.aggregate in QUANTILES
     from_rollups = not exact and (query.whole or resolution_ms % WINDOW_MS == 0)
-    if query.whole and query.to_ms - query.from_ms <= RAW_RANGE_MAXIMUM_MS:
-        from_rollups = False
-    step_ms = (WINDOW_MS if from_rollups else RAW_MS) if query.whole else resolution_ms
+    narrow = query.to_ms - query.from_ms <= RAW_RANGE_MAXIMUM_MS
+    step_ms = (WINDOW_MS if from_rollups and not narrow else RAW_MS) if query.whole else resolution_ms
     span = _whole_windows(query, step_ms, situation.now_ms)
-    rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
+    head, rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
     kind = selected.metric.kind.value
     _check_cost(query, selected, span, resolution_ms, situation)
+    back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
+    back_ms = back_ms if selected.aggregate in PAIRED else 0
     return SeriesPlan(
         selected=selected,
         filters=query.filters,
@@ -130,13 +133,14 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         resolution_ms=span.to_ms - span.from_ms if query.whole else resolution_ms,
         base_ms=WINDOW_MS if query.whole or resolution_ms % WINDOW_MS == 0 else resolution_ms,
         whole=query.whole,
+        head=head,
         rollup=rollup,
         raw=raw,
         final_rollup=_rewritten(f"{kind}_30s", rollup, situation.rewrites),
-        final_raw=_rewritten(f"{kind}_1s", raw, situation.rewrites),
+        final_raw=any(_rewritten(f"{kind}_1s", each, situation.rewrites, back_ms) for each in (head, raw)),
         several_sources=situation.several_sources,
         due_ms=min(span.to_ms, situation.now_ms - GRACE_MS),
-        lookback_ms=LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS,
+        lookback_ms=back_ms,
     )
 
 
@@ -172,24 +176,23 @@ def _whole_windows(query: MetricQuery, step_ms: int, now_ms: int) -> Span:
     return Span(from_ms, -(-to_ms // step_ms) * step_ms)
 
 
-def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span | None]:
-    """Return the parts before and after the end of the stored rollups."""
-    if rollup_through_ms is None:
-        return None, span
-    cut_ms = min(max(rollup_through_ms // WINDOW_MS * WINDOW_MS, span.from_ms), span.to_ms)
-    before = Span(span.from_ms, cut_ms) if cut_ms > span.from_ms else None
+def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span | None, Span | None]:
+    """Return the part before the first full window, the windows whose rollups are stored, and the part behind them."""
+    first_ms = -(-span.from_ms // WINDOW_MS) * WINDOW_MS
+    cut_ms = min(rollup_through_ms or 0, span.to_ms) // WINDOW_MS * WINDOW_MS
+    if cut_ms <= first_ms:
+        return None, None, span
+    head = Span(span.from_ms, first_ms) if span.from_ms < first_ms else None
     after = Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
-    return before, after
+    return head, Span(first_ms, cut_ms), after
 
 
-def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite]) -> bool:
+def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite], back_ms: int = 0) -> bool:
     """Tell whether duplicates may be unmerged in the range, or in what is read before it."""
     if span is None:
         return False
     return any(
-        rewrite.table == table
-        and rewrite.span.from_ms < span.to_ms
-        and rewrite.span.to_ms >= span.from_ms - LOOKBACK_MS
+        rewrite.table == table and rewrite.span.from_ms < span.to_ms and rewrite.span.to_ms > span.from_ms - back_ms
         for rewrite in rewrites
     )
 

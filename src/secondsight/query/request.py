@@ -14,6 +14,7 @@ from secondsight.query.aggregates import Aggregate, choose_aggregate, mixes_part
 from secondsight.query.times import parse_time, parse_width
 
 METRICS_MAXIMUM = 120
+SELECTED_MAXIMUM = 240
 FILTER_VALUES_MAXIMUM = 1_000
 FILTER_LENGTH_MAXIMUM = 300
 LIMIT_DEFAULT = 200
@@ -162,7 +163,7 @@ def parse_range(from_text: str, to_text: str, now_ms: int) -> tuple[int, int]:
 
 
 def select_metrics(names: str, aggregate: str, catalog: Catalog) -> tuple[Selected, ...]:
-    """Return the metrics of a comma-separated list, each with its aggregate; all must be of one entity kind."""
+    """Return the metrics of a comma-separated list, each with every aggregate asked for; all are of one entity kind."""
     metrics = list(dict.fromkeys(catalog.resolve(name) for name in _split(names)))
     if not metrics:
         raise Rejected("unknown_metric", "no metric is named", "add metric=gpu_utilization_ratio")
@@ -172,7 +173,11 @@ def select_metrics(names: str, aggregate: str, catalog: Catalog) -> tuple[Select
         )
     if len({metric.kind for metric in metrics}) > 1:
         raise Rejected("mixed_kinds", "the metrics are of different entity kinds", "ask for each kind by itself")
-    return tuple(Selected(metric, choose_aggregate(metric, aggregate or None)) for metric in metrics)
+    aggregates: list[str | None] = [*dict.fromkeys(_split(aggregate))] or [None]
+    if len(metrics) * len(aggregates) > SELECTED_MAXIMUM:
+        message = f"{len(metrics)} metrics by {len(aggregates)} aggregates are asked at once"
+        raise Rejected("too_many_metrics", message, f"ask {SELECTED_MAXIMUM} of both at most")
+    return tuple(Selected(metric, choose_aggregate(metric, asked)) for metric in metrics for asked in aggregates)
 
 
 def parse_filters(written: Mapping[str, str | None]) -> Filters:

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from secondsight.access.scope import Scope
 from secondsight.process.counters import Increase, Pairs, increase_of
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
-from secondsight.query.aggregates import Aggregate
+from secondsight.query.aggregates import PAIRED, Aggregate
 from secondsight.query.coverage import GAP_MS, GAP_SLOTS
 from secondsight.query.plan import SeriesPlan, Situation, Span
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
-from secondsight.query.statement import Parameters, Statement
-from secondsight.query.windows import FAR_MS, IDENTITY, LATE_MS, PAIRED, filter_predicates, raw_bounds
+from secondsight.query.statement import LIMITS, ONE_THREAD, Parameters, Statement
+from secondsight.query.windows import FAR_MS, IDENTITY, LATE_MS, filter_predicates, raw_bounds
 from secondsight.store.spec import quoted
 
 ROWS_MAXIMUM = 50_000
@@ -34,6 +34,26 @@ Bools = NDArray[np.bool_]
 _AGGREGATES = frozenset(Aggregate) - {Aggregate.P50, Aggregate.P95, Aggregate.P99}
 _EXTREMES: dict[Aggregate, Any] = {Aggregate.MIN: np.minimum, Aggregate.MAX: np.maximum}
 _SERIES = (*IDENTITY, "collector_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of `compile_rows` with what every metric of them shares; shape (rows,) each.
+
+    Attributes:
+        entity, series: Number of the entity and part, and of the same by one collector.
+        rank: Order of collectors, the best one first; empty where one was promised.
+        boot: Number of the host's boot, -1 where it is unknown; empty where no counter was asked for.
+    """
+
+    table: Any
+    t: I64
+    cadence_ms: I64
+    late: I64
+    entity: I64
+    series: I64
+    rank: I64
+    boot: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +85,20 @@ def suits_rows(plans: Sequence[SeriesPlan], situation: Situation) -> bool:
     """Tell whether plans of one request are few rows of single entities, read from 1 s rows alone."""
     if not situation.entities:
         return False
-    spans = [plan.raw for plan in plans]
-    alike = all(span is not None and span == spans[0] for span in spans)
+    alike = all(plan.rollup is None and plan.raw is not None and plan.raw == plans[0].raw for plan in plans)
     single = all(
         set(plan.groups) == {Group.GPU, Group.PART} and plan.selected.aggregate in _AGGREGATES for plan in plans
     )
-    range_ms = max(plan.span.to_ms - plan.span.from_ms + _lookback_ms(plan) for plan in plans)
+    range_ms = max(plan.span.to_ms - plan.span.from_ms for plan in plans)
     return alike and single and situation.entities * range_ms // situation.interval_ms <= ROWS_MAXIMUM
 
 
-def compile_rows(plans: Sequence[SeriesPlan], scope: Scope) -> Statement:
+def compile_rows(plans: Sequence[SeriesPlan], scope: Scope, back_ms: int) -> Statement:
     """Return the statement for the rows that some plans over one range need, sorted by series and time.
+
+    `back_ms` is how far before the range counters may begin. Of rows that were written again the newest counts. Where
+    rows are narrowed by owner all of them have to be merged first, for a row may have changed hands; else sorting
+    finds the newest of the few rows cheaper.
 
     Raises:
         TypeError: There is no scope.
@@ -83,44 +106,85 @@ def compile_rows(plans: Sequence[SeriesPlan], scope: Scope) -> Statement:
     """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
-    names = [plan.selected.metric.name for plan in plans]
+    names = list(dict.fromkeys(plan.selected.metric.name for plan in plans))
     for name in names:
         tables.check_metric(name)
     first = plans[0]
-    span = Span(first.span.from_ms - max(_lookback_ms(plan) for plan in plans), first.span.to_ms)
+    rewritten = any(plan.final_raw for plan in plans)
+    owned = tables.is_attributed or first.filters.is_attributed
+    span = Span(first.span.from_ms - back_ms, first.span.to_ms)
     some = " OR ".join(f"isNotNull({quoted(name)})" for name in names)
     columns = [
         *_SERIES,
-        "source_rank",
-        "boot_id",
+        *(["source_rank"] if first.several_sources else []),
+        *(["boot_id"] if any(plan.selected.aggregate in PAIRED for plan in plans) else []),
         "toUnixTimestamp64Milli(event_time) AS t",
         "toInt64(greatest(interval_ms, 1)) AS cadence_ms",
         f"toUnixTimestamp64Milli(ingest_time) - t > {LATE_MS} AS is_late",
         *map(quoted, names),
     ]
     where = [*raw_bounds(span, parameters), f"({some})", *filter_predicates(first.filters, tables, parameters)]
-    order = [f"ORDER BY {', '.join([*_SERIES, 't'])}"]
-    rows = tables.table(first.raw_table, columns, where, tail=order, final=any(plan.final_raw for plan in plans))
-    return Statement(rows[1:-1], parameters.values())
+    order = [f"ORDER BY {', '.join([*_SERIES, 't', *(['version DESC'] if rewritten else [])])}"]
+    if rewritten and not owned:
+        order.append(f"LIMIT 1 BY {', '.join([*_SERIES, 't'])}")
+    rows = tables.table(first.raw_table, columns, where, tail=order, final=rewritten and owned)
+    return Statement(rows[1:-1], parameters.values(), LIMITS | ONE_THREAD)
 
 
-def figures_of(rows: Any, plan: SeriesPlan) -> Any:
+def back_of(plans: Sequence[SeriesPlan]) -> int:
+    """Return how far before the range the sample before a counter's first one may be."""
+    return max(plan.lookback_ms for plan in plans)
+
+
+def rows_of(table: Any) -> Rows:
+    """Return the rows of `compile_rows` with their series numbered."""
+    none = np.empty(0, np.int64)
+    names = table.column_names
+    return Rows(
+        table=table,
+        t=_integers(table, "t"),
+        cadence_ms=_integers(table, "cadence_ms"),
+        late=_integers(table, "is_late"),
+        entity=_codes(table, IDENTITY),
+        series=_codes(table, _SERIES),
+        rank=_ranks(table) if "source_rank" in names else none,
+        boot=_boots(table) if "boot_id" in names else none,
+    )
+
+
+def lacks_before(rows: Rows, plans: Sequence[SeriesPlan]) -> bool:
+    """Tell whether some counter has samples in the range, and none in what was read before it."""
+    inside = rows.t >= plans[0].span.from_ms
+    for plan in plans:
+        if plan.selected.aggregate in PAIRED:
+            there = _present(rows, plan)
+            before = rows.series[there & ~inside]
+            if not np.isin(rows.series[there & inside], before).all():
+                return True
+    return False
+
+
+def figures_of(rows: Rows, plan: SeriesPlan) -> Any:
     """Return the points of a plan and its rows for coverage, from the rows of `compile_rows`."""
     samples = _samples(rows, plan)
     entities = np.flatnonzero(np.diff(samples.entity, prepend=-1))
-    late = rows["is_late"].to_numpy().astype(np.int64)[samples.row]
-    points = _table(rows, samples, samples.starts, _figures(samples, plan.selected.aggregate), late)
+    late = rows.late[samples.row]
+    points = _table(rows.table, samples, samples.starts, _figures(samples, plan.selected.aggregate), late)
     unknown = np.full(entities.size, np.nan)
-    return pa.concat_tables([points, _table(rows, samples, entities, unknown, late, is_entity=1)])
+    return pa.concat_tables([points, _table(rows.table, samples, entities, unknown, late, is_entity=1)])
 
 
-def _samples(rows: Any, plan: SeriesPlan) -> _Samples:
+def _present(rows: Rows, plan: SeriesPlan) -> Bools:
+    column = rows.table[plan.selected.metric.name].combine_chunks()
+    there: Bools = column.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def _samples(rows: Rows, plan: SeriesPlan) -> _Samples:
     """Return the samples of a plan's metric with what they cover, as `windows.samples` does."""
-    column = rows[plan.selected.metric.name].combine_chunks()
-    row = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    v = column.drop_null().to_numpy()
-    t, interval = (_integers(rows, name)[row] for name in ("t", "cadence_ms"))
-    entity, series = (_codes(rows, names)[row] for names in (IDENTITY, _SERIES))
+    row = np.flatnonzero(_present(rows, plan))
+    v = rows.table[plan.selected.metric.name].combine_chunks().drop_null().to_numpy()
+    t, interval, entity, series = rows.t[row], rows.cadence_ms[row], rows.entity[row], rows.series[row]
     same = np.concatenate([[False], series[1:] == series[:-1]]) if row.size else np.empty(0, np.bool_)
     before = np.where(same, np.roll(t, 1), 0)
     after = np.where(np.roll(same, -1), np.roll(t, -1), FAR_MS)
@@ -129,10 +193,11 @@ def _samples(rows: Any, plan: SeriesPlan) -> _Samples:
     from_ms = plan.span.from_ms
     counted = t >= from_ms
     if plan.several_sources:
-        counted &= _is_best(rows, row, entity, window, counted)
+        counted &= _is_best(rows.rank[row], entity, window, counted)
     bucket = np.full(t.size, from_ms) if plan.whole else window // plan.resolution_ms * plan.resolution_ms
-    order = np.lexsort((t, bucket, entity))
-    order = order[counted[order]]
+    order = np.flatnonzero(counted)
+    if plan.several_sources:
+        order = order[np.lexsort((t[order], bucket[order], entity[order]))]
     changes = np.concatenate([[True], (np.diff(entity[order]) != 0) | (np.diff(bucket[order]) != 0)])
     return _Samples(
         row=row[order],
@@ -152,23 +217,34 @@ def _samples(rows: Any, plan: SeriesPlan) -> _Samples:
     )
 
 
-def _pairs(rows: Any, plan: SeriesPlan, row: NDArray[np.intp], v: Values, gap_ms: I64, same: Bools) -> Increase:
+def _pairs(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp], v: Values, gap_ms: I64, same: Bools) -> Increase:
     """Return what each sample adds to the one before it; nothing where the aggregate does not ask."""
-    nothing = np.zeros(row.size, np.bool_)
     if plan.selected.aggregate not in PAIRED or plan.selected.aggregate is Aggregate.CHANGES:
+        nothing = np.zeros(row.size, np.bool_)
         return Increase(np.zeros(row.size), nothing, nothing, 0)
-    boots = rows["boot_id"].cast(pa.string()).combine_chunks().dictionary_encode()
-    boot = boots.indices.to_numpy()[row]
-    known = boot != boots.dictionary.to_pylist().index("") if "" in boots.dictionary.to_pylist() else ~nothing
-    new_epoch = same & (boot != np.roll(boot, 1)) & known & np.roll(known, 1)
+    boot = rows.boot[row]
+    new_epoch = same & (boot != np.roll(boot, 1)) & (boot >= 0) & (np.roll(boot, 1) >= 0)
     return increase_of(plan.selected.metric, Pairs(v, np.roll(v, 1), gap_ms, new_epoch, same))
 
 
-def _is_best(rows: Any, row: NDArray[np.intp], entity: I64, window: I64, counted: Bools) -> Bools:
-    """Tell which samples are of the collector that counts for their entity and window: the least rank, then name."""
-    names = rows["collector_id"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str)
+def _boots(table: Any) -> I64:
+    """Number the boots of some rows; -1 is an unknown one."""
+    names = table["boot_id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    codes: I64 = names.indices.to_numpy().astype(np.int64)
+    unknown = [code for code, name in enumerate(names.dictionary.to_pylist()) if name == ""]
+    return np.where(np.isin(codes, unknown), -1, codes)
+
+
+def _ranks(table: Any) -> I64:
+    """Number the collectors of some rows, that of the least rank, then name, first."""
+    names = table["collector_id"].cast(pa.string()).to_numpy(zero_copy_only=False).astype(str)
     _, collector = np.unique(names, return_inverse=True)
-    rank = (_integers(rows, "source_rank") * (collector.max(initial=0) + 1) + collector)[row]
+    ranks: I64 = _integers(table, "source_rank") * (collector.max(initial=0) + 1) + collector
+    return ranks
+
+
+def _is_best(rank: I64, entity: I64, window: I64, counted: Bools) -> Bools:
+    """Tell which samples are of the collector that counts for their entity and window."""
     order = np.lexsort((rank, ~counted, window, entity))
     first = np.concatenate([[True], (np.diff(entity[order]) != 0) | (np.diff(window[order]) != 0)])[: order.size]
     best = np.empty(order.size, np.int64)
@@ -218,10 +294,6 @@ def _table(rows: Any, samples: _Samples, starts: NDArray[np.intp], figures: Any,
     columns |= {name: combine.reduceat(values, starts) if starts.size else values for name, combine, values in runs}
     columns |= {"rows": ends - starts + 1, "is_entity": np.full(starts.size, is_entity)}
     return pa.table(columns)
-
-
-def _lookback_ms(plan: SeriesPlan) -> int:
-    return plan.lookback_ms if plan.selected.aggregate in PAIRED else 0
 
 
 def _sums(values: Values, samples: _Samples) -> F64:

@@ -1,5 +1,7 @@
 """Turn a request and a scope into an answer: look up, plan, compile, read, and say what the answer is worth."""
 
+import math
+from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,20 +20,45 @@ from secondsight.model import Quality
 from secondsight.query.aggregates import is_scaled, unit_of
 from secondsight.query.answer import Answer, Series, cut_series
 from secondsight.query.compile import compile_series
-from secondsight.query.coverage import Coverage, Key, carriers, coverage_of, held_of, keys_of, stretches_of
+from secondsight.query.coverage import (
+    Coverage,
+    Held,
+    Key,
+    Stretch,
+    carriers,
+    coverage_of,
+    held_of,
+    keys_of,
+    stretches_of,
+)
 from secondsight.query.inventory import Inventory, Progress, progress_of
+from secondsight.query.joint import compile_joint, is_steady, joined
+from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series
 from secondsight.query.request import Filters, MetricQuery
-from secondsight.query.rows import compile_rows, figures_of, suits_rows
+from secondsight.query.rows import Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds
 from secondsight.store.spec import quoted
 
 AT_ONCE = 4
+NEAR_MS = 60_000
+"""Where the sample before a counter's first one is looked for first."""
+BACK_ROWS_MAXIMUM = 400_000
+UNSTEADY_SECONDS = 60.0
+UNSTEADY_MAXIMUM = 1_000
 PRESENCE_MS = 120_000
 PRESENCE_SECONDS = 10.0
 _COMPUTE: Any = pc
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Which points of a ranking are wanted."""
+
+    count: int
+    highest: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +67,7 @@ class _Part:
 
     series: tuple[Series, ...]
     plan: SeriesPlan
-    coverage: Coverage
-    progress: Progress
+    held: dict[Key, Held]
     newest_ms: int | None
     late: int
     rows: int
@@ -54,22 +80,31 @@ class QueryRunner:
         self._store = store
         self._clock = clock
         self.inventory = inventory or Inventory(store, clock)
+        self._unsteady: dict[Hashable, float] = {}
 
-    def run(self, query: MetricQuery, scope: Scope) -> Answer:
-        """Return the answer to a request.
+    def run(self, query: MetricQuery, scope: Scope, best: Best | None = None) -> Answer:
+        """Return the answer to a request; with `best`, only the points that rank first.
 
         Raises:
             Rejected: forbidden_metric, range_too_wide, too_many_series, or a limit of the store.
             Retryable: The store is away or busy.
         """
         now_ms = self._clock.now_ms()
-        expected = self.inventory.expected(query.selected[0].metric.kind, query.filters, scope)
+        kind = query.selected[0].metric.kind
+        expected = self.inventory.expected(kind, query.filters, scope)
+        query = replace(query, filters=self.inventory.placed(kind, query.filters, scope))
         progress = progress_of(self.inventory.progress(scope), expected, now_ms)
         situation = replace(situation_of(expected, progress, now_ms), rewrites=self.inventory.rewrites(scope))
         plans = [plan_series(query, selected, situation) for selected in query.selected]
         found = self._read(plans, situation, scope)
-        parts = [self._part(plan, rows, expected, progress, scope) for plan, rows in zip(plans, found, strict=True)]
-        return _assembled(query, parts, now_ms)
+        parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
+        stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
+        by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
+        coverages = [self._coverage(part, stretches, scope) for part in by_metric.values()]
+        return replace(
+            _assembled(query, parts, progress, now_ms, reduce(Coverage.plus, coverages)),
+            expected_from_ms=min((one.from_ms for one in stretches.values()), default=None),
+        )
 
     def top(self, query: MetricQuery, count: int, scope: Scope, *, highest: bool = True) -> Answer:
         """Return the `count` series of one metric with the highest (or lowest) figure over the whole range, in order.
@@ -77,36 +112,65 @@ class QueryRunner:
         Raises:
             Rejected, Retryable: As `run`.
         """
-        answer = self.run(replace(query, limit=CELLS_MAXIMUM, offset=0), scope)
+        best = Best(count, highest=highest)
+        answer = self.run(replace(query, limit=CELLS_MAXIMUM, offset=0), scope, best)
         ranked = sorted(answer.series, key=lambda one: one.values[0], reverse=highest)
         return replace(answer, series=tuple(ranked[:count]), next_cursor="")
 
     def _read(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> list[Any]:
         """Return the rows of each plan: few rows in one statement for all of them, else one statement for each."""
         if suits_rows(plans, situation):
-            rows = self.inventory.read(compile_rows(plans, scope))
-            return [figures_of(rows, plan) for plan in plans]
-        statements = [compile_series(plan, scope) for plan in plans]
-        if len(statements) == 1:
-            return [self.inventory.read(statements[0])]
-        with ThreadPoolExecutor(min(AT_ONCE, len(statements))) as pool:
-            return list(pool.map(self.inventory.read, statements))
+            rows = self._rows(plans, situation, scope)
+            if rows is not None:
+                return [figures_of(rows, plan) for plan in plans]
+        tasks = self._tasks(plans)
+        if len(tasks) == 1:
+            return self._read_some(plans, tasks[0], scope)
+        found: dict[int, Any] = {}
+        with ThreadPoolExecutor(min(AT_ONCE, len(tasks))) as pool:
+            answers = pool.map(lambda each: self._read_some(plans, each, scope), tasks)
+            for positions, tables in zip(tasks, answers, strict=True):
+                found.update(dict(zip(positions, tables, strict=True)))
+        return [found[position] for position in range(len(plans))]
 
-    def _part(self, plan: SeriesPlan, rows: Any, expected: Any, progress: Progress, scope: Scope) -> _Part:
-        whole_range = _COMPUTE.equal(rows["is_entity"], 1)
-        stored, points = rows.filter(whole_range), rows.filter(_COMPUTE.invert(whole_range))
-        held = held_of(stored)
-        stretches = carriers(plan.selected.metric, stretches_of(expected, plan.span, plan.due_ms), held)
-        silent = self._silent(plan, scope) if stretches.keys() - held.keys() else frozenset()
-        return _Part(
-            series=_series(points, plan),
-            plan=plan,
-            coverage=coverage_of(stretches, held, counts_gaps=plan.rollup is None, silent=silent),
-            progress=progress,
-            newest_ms=max((one.last_ms for one in held.values()), default=None),
-            late=_total(stored, "late"),
-            rows=_total(stored, "rows"),
-        )
+    def _rows(self, plans: Sequence[SeriesPlan], situation: Situation, scope: Scope) -> Rows | None:
+        """Return the rows of few entities, with the samples before the range that counters need; None if too many."""
+        back_ms = back_of(plans)
+        near_ms = min(back_ms, NEAR_MS)
+        rows = rows_of(self.inventory.read(compile_rows(plans, scope, near_ms)))
+        if near_ms == back_ms or not lacks_before(rows, plans):
+            return rows
+        if situation.entities * back_ms // situation.interval_ms > BACK_ROWS_MAXIMUM:
+            return None
+        return rows_of(self.inventory.read(compile_rows(plans, scope, back_ms)))
+
+    def _tasks(self, plans: Sequence[SeriesPlan]) -> list[list[int]]:
+        """Return positions of plans by the statement that answers them."""
+        groups = joined(plans) if self._may_join(plans) else []
+        single = set(range(len(plans))) - {position for group in groups for position in group}
+        return groups + [[position] for position in sorted(single)]
+
+    def _may_join(self, plans: Sequence[SeriesPlan]) -> bool:
+        """Tell whether the place asked about was not found unsteady a moment ago."""
+        return self._unsteady.get(_place(plans[0]), -math.inf) <= self._clock.monotonic_seconds()
+
+    def _read_some(self, plans: Sequence[SeriesPlan], positions: list[int], scope: Scope) -> list[Any]:
+        """Return the rows of some plans, from one statement for all of them where the samples allow it."""
+        mine = [plans[position] for position in positions]
+        if self._may_join(mine) and joined(mine):
+            rows = self.inventory.read(compile_joint(mine, scope))
+            if is_steady(rows):
+                return joint_figures(rows, mine)
+            if len(self._unsteady) > UNSTEADY_MAXIMUM:
+                self._unsteady.clear()
+            self._unsteady[_place(mine[0])] = self._clock.monotonic_seconds() + UNSTEADY_SECONDS
+        return [self.inventory.read(compile_series(plan, scope)) for plan in mine]
+
+    def _coverage(self, part: _Part, stretches: dict[Key, Stretch], scope: Scope) -> Coverage:
+        plan = part.plan
+        carrying = carriers(plan.selected.metric, stretches, part.held)
+        silent = self._silent(plan, scope) if carrying.keys() - part.held.keys() else frozenset()
+        return coverage_of(carrying, part.held, counts_gaps=plan.rollup is None, silent=silent)
 
     def _silent(self, plan: SeriesPlan, scope: Scope) -> frozenset[Key]:
         """Return entities and parts whose newest rows say that they never had the metric."""
@@ -152,6 +216,31 @@ def situation_of(expected: Any, progress: Progress, now_ms: int) -> Situation:
     )
 
 
+def _ranked(points: pa.Table, best: Best) -> pa.Table:
+    """Return the points that rank first; those without a figure rank nowhere."""
+    figures = points["figure"].to_numpy(zero_copy_only=False).astype(np.float64)
+    order = np.argsort(-figures if best.highest else figures, kind="stable")
+    return points.take(pa.array(order[: best.count]))
+
+
+def _part(plan: SeriesPlan, rows: pa.Table, best: Best | None) -> _Part:
+    is_entity = rows["is_entity"].to_numpy() == 1
+    stored, points = rows.filter(pa.array(is_entity)), rows.filter(pa.array(~is_entity))
+    held = held_of(stored)
+    return _Part(
+        series=_series(points if best is None else _ranked(points, best), plan),
+        plan=plan,
+        held=held,
+        newest_ms=max((one.last_ms for one in held.values()), default=None),
+        late=_total(stored, "late"),
+        rows=_total(stored, "rows"),
+    )
+
+
+def _place(plan: SeriesPlan) -> Hashable:
+    return (plan.selected.metric.kind, plan.filters)
+
+
 def _series(points: pa.Table, plan: SeriesPlan) -> tuple[Series, ...]:
     metric, aggregate = plan.selected.metric, plan.selected.aggregate
     scaled = is_scaled(aggregate)
@@ -162,26 +251,24 @@ def _series(points: pa.Table, plan: SeriesPlan) -> tuple[Series, ...]:
     )
 
 
-def _assembled(query: MetricQuery, parts: list[_Part], now_ms: int) -> Answer:
+def _assembled(query: MetricQuery, parts: list[_Part], progress: Progress, now_ms: int, coverage: Coverage) -> Answer:
     series = [one for part in parts for one in part.series]
     page = series[query.offset : query.offset + query.limit]
     end = query.offset + len(page)
     rows = sum(part.rows for part in parts)
-    newest = [ms for part in parts for ms in (part.newest_ms, part.progress.newest_ms) if ms is not None]
-    through = [part.progress.complete_through_ms for part in parts if part.progress.complete_through_ms is not None]
-    coverage = reduce(Coverage.plus, (part.coverage for part in parts))
+    newest = [ms for ms in (progress.newest_ms, *(part.newest_ms for part in parts)) if ms is not None]
     return Answer(
-        metric=",".join(part.plan.selected.metric.name for part in parts),
+        metric=",".join(dict.fromkeys(part.plan.selected.metric.name for part in parts)),
         unit=_common([one.unit for one in series] or [_unit(parts[0])]),
         aggregate=_common([part.plan.selected.aggregate.value for part in parts]),
         series=tuple(page),
         span=parts[0].plan.span,
         resolution_ms=parts[0].plan.resolution_ms,
         coverage=coverage,
-        complete_through_ms=min(through, default=None),
+        complete_through_ms=progress.complete_through_ms,
         freshness_ms=max(now_ms - max(newest), 0) if newest else None,
         late_ratio=sum(part.late for part in parts) / rows if rows else None,
-        warnings=_warnings(parts[0].progress, coverage),
+        warnings=_warnings(progress, coverage),
         series_total=len(series),
         next_cursor=str(end) if end < len(series) else "",
     )

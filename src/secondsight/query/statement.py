@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-LIMITS: Mapping[str, Any] = {
+LIMITS: dict[str, Any] = {
     "max_execution_time": 20,
     "max_rows_to_read": 400_000_000,
     "max_result_rows": 3_000_000,
@@ -13,6 +13,9 @@ LIMITS: Mapping[str, Any] = {
     "do_not_merge_across_partitions_select_final": 1,
 }
 """Settings of every statement: seconds, rows and bytes that one question may cost."""
+
+ONE_THREAD: dict[str, Any] = {"max_threads": 1}
+"""More threads cost more than they gain where few rows are read."""
 
 
 @dataclass(frozen=True, slots=True)

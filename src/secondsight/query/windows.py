@@ -8,7 +8,7 @@ from secondsight.catalog.metric import Metric
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.counters import JITTER_SHIFT, STEP_SLACK_SECONDS, starts_at_zero
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
-from secondsight.query.aggregates import QUANTILES, Aggregate
+from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.members import exact_cast, members_of, rollup_expression, sample_expression, value_of_last
 from secondsight.query.plan import SeriesPlan, Span
 from secondsight.query.request import Filters, Group
@@ -29,13 +29,14 @@ OWNERS: dict[Group, str] = {
 }
 """Dimensions that are columns of a row but no part of a series' identity."""
 
-PAIRED = frozenset({Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.CHANGES})
 _QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
 
 
 def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     """Return the subquery of windows of a plan, one source per entity and window."""
     legs = []
+    if plan.head is not None:
+        legs.append(_raw_leg(plan, plan.head, tables, parameters))
     if plan.rollup is not None:
         legs.append(_rollup_leg(plan, plan.rollup, tables, parameters))
     if plan.raw is not None:
@@ -105,7 +106,6 @@ def _raw_leg(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Par
 
 def _with_neighbours(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
     paired = plan.selected.aggregate in PAIRED
-    back_ms = plan.lookback_ms if paired else 0
     rows = tables.table(
         plan.raw_table,
         [
@@ -119,7 +119,7 @@ def _with_neighbours(plan: SeriesPlan, span: Span, tables: ScopedTables, paramet
             f"assumeNotNull({quoted(plan.selected.metric.name)}) AS v",
         ],
         [
-            *raw_bounds(Span(span.from_ms - back_ms, span.to_ms), parameters),
+            *raw_bounds(Span(span.from_ms - plan.lookback_ms, span.to_ms), parameters),
             f"isNotNull({quoted(plan.selected.metric.name)})",
             *filter_predicates(plan.filters, tables, parameters),
         ],

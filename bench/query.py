@@ -1,0 +1,224 @@
+"""Questions over HTTP, on a filled platform: quiet, and again while a live fleet is stored.
+
+128 hosts x 8 GPUs send 20 minutes through the gateway as a backlog; one client asks each question at least 50 times,
+about another GPU or metric each time, with `format=columns`. Then BENCH_HOSTS hosts (4,000) send live beside it.
+Questions about what is not built yet are null.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import numpy as np
+
+import _fleet
+import _platform
+from secondsight.catalog.load import load_catalog
+from secondsight.model import EntityKind
+from secondsight.query.aggregates import legal_aggregates
+from secondsight.store.client import FlightStore
+
+QUICK = bool(os.environ.get("BENCH_QUICK"))
+SECONDS = int(os.environ.get("BENCH_SECONDS", "10" if QUICK else "60"))
+HOSTS = int(os.environ.get("BENCH_HOSTS", "4000"))
+FILL_HOSTS = 32 if QUICK else 128
+FILL_SECONDS = 960 if QUICK else 1200
+REPEATS = 50
+WARM_UP = 5
+SETTLE_SECONDS = 120
+NOT_BUILT = ("trend_3mo", "p95_temp_3mo", "lake_hour")
+TOP_METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What one question took.
+
+    Attributes:
+        cpu_ms: Mean processor time of api and processor a repetition, whatever else they did meanwhile.
+        answer_bytes: Size of the last answer.
+    """
+
+    seconds: tuple[float, ...]
+    cpu_ms: float
+    answer_bytes: int
+
+    def percentile_ms(self, share: float) -> float:
+        """Return a percentile of the wall time."""
+        return float(np.percentile(np.array(self.seconds), share) * 1000)
+
+
+class Client:
+    """One kept-alive connection to an api."""
+
+    def __init__(self, running: _platform.Running) -> None:
+        parts = urlsplit(running.address)
+        self._connection = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        token = (running.data / "tokens" / "admin").read_text().strip()
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def get(self, path: str) -> bytes:
+        """Return the body of a GET; anything but 200 ends the run."""
+        self._connection.request("GET", path, headers=self._headers)
+        response = self._connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise SystemExit(f"{path}: {response.status} {body[:300]!r}")
+        return body
+
+
+def main() -> None:
+    """Fill, ask quietly, ask under load, and print one JSON line."""
+    print(f"versions {json.dumps(_platform.versions())}")
+    print(f"load average before {_platform.load_average():.2f}")
+    with _platform.started() as running:
+        end_ms = _fill(running)
+        client, questions = Client(running), _questions(end_ms)
+        quiet = _ask_all(running, client, questions, "quiet")
+        load, loaded = _under_load(running, client, questions)
+    figures: dict[str, Any] = {}
+    for name in (*NOT_BUILT, *questions):
+        figures |= {
+            f"{name}_p50_ms": quiet[name].percentile_ms(50) if name in quiet else None,
+            f"{name}_p95_ms": quiet[name].percentile_ms(95) if name in quiet else None,
+            f"{name}_loaded_p95_ms": loaded[name].percentile_ms(95) if name in loaded else None,
+        }
+    figures |= {f"{name}_cpu_ms": asked.cpu_ms for name, asked in quiet.items()}
+    print(json.dumps({"name": "query", "figures": figures | load}))
+
+
+def _fill(running: _platform.Running) -> int:
+    """Send the backlog, wait until it is stored, and return where it ends."""
+    sent = json.loads(_send(running, FILL_HOSTS, FILL_SECONDS // _fleet.TICKS, "--since", str(FILL_SECONDS))[0])
+    store, deadline, stored = FlightStore(running.data / "run" / "store.address"), time.monotonic() + SETTLE_SECONDS, {}
+    sql = (
+        "SELECT toUInt64(sum(bitShiftRight(version, 112))) AS values, count() AS rows,"
+        " toUnixTimestamp64Milli(max(event_time)) AS end_ms FROM {}"
+    )
+    wanted = FILL_HOSTS * FILL_SECONDS * _fleet.GPUS
+    while stored.get("rows", 0) < wanted and time.monotonic() < deadline:
+        stored = store.query(sql.format("gpu_1s")).to_pylist()[0]
+        time.sleep(0.5)
+    time.sleep(5)
+    parts = store.query("SELECT count() AS n FROM system.parts WHERE active AND table = 'gpu_1s'").to_pylist()[0]["n"]
+    rolled = store.query("SELECT count() AS n FROM gpu_30s").to_pylist()[0]["n"]
+    store.close()
+    print(
+        f"data: {FILL_HOSTS} hosts x {_fleet.GPUS} GPUs x {FILL_SECONDS} s: {stored['rows']:,} rows of GPUs in {parts}"
+        f" parts with {stored['values']:,} values, {rolled:,} rows of 30 s; sent in {sent['seconds']:.0f} s"
+    )
+    return int(stored["end_ms"])
+
+
+def _questions(end_ms: int) -> dict[str, Callable[[], Iterator[str]]]:
+    """Return question -> paths without end, each about another GPU or metric."""
+    catalog, names = load_catalog(), set()
+    for content in _fleet.prepare(1).templates[0].contents[0]:
+        if content.schema.kind is EntityKind.GPU:
+            names = {column.metric for column in content.schema.columns}
+    every = ",".join(sorted(name for name in names if legal_aggregates(catalog.get(name))))
+    quarter = {"from": end_ms - 900_000, "to": end_ms, "resolution": "1s", "format": "columns"}
+    five = {"window": "5m", "n": 5, "at": end_ms}
+
+    def gpu_15min() -> Iterator[str]:
+        for number in count():
+            yield f"/v1/gpus/{_gpu(number)}/telemetry?" + urlencode(quarter | {"metrics": TOP_METRICS[number % 4]})
+
+    def gpu_all_metrics() -> Iterator[str]:
+        for number in count(3):
+            yield f"/v1/gpus/{_gpu(number)}/telemetry?" + urlencode(quarter | {"metrics": every})
+
+    def fleet_top5() -> Iterator[str]:
+        for number in count():
+            yield "/v1/top?" + urlencode(five | {"metric": TOP_METRICS[number % 4], "at": end_ms - number * 1000})
+
+    def fleet_bands() -> Iterator[str]:
+        for number in count():
+            asked = {"metrics": ",".join(TOP_METRICS), "aggregate": "avg,min,max,p95", "groupBy": "total"}
+            hour = {"from": end_ms - 3_600_000 - number * 1000, "to": end_ms - number * 1000, "format": "columns"}
+            yield "/v1/metrics/query?" + urlencode(asked | hour)
+
+    def gpu_tail() -> Iterator[str]:
+        metrics = ",".join(every.split(",")[:17])
+        for number in count():
+            tail = quarter | {"from": end_ms - 15_000, "metrics": metrics}
+            yield f"/v1/gpus/{_gpu(number % 4)}/telemetry?" + urlencode(tail)
+
+    asked = (gpu_15min, gpu_all_metrics, fleet_top5, fleet_bands, gpu_tail)
+    return {each.__name__: each for each in asked}
+
+
+def _gpu(number: int) -> str:
+    return _fleet.gpu_id(number * 7 % FILL_HOSTS, number % _fleet.GPUS)
+
+
+def _under_load(
+    running: _platform.Running, client: Client, questions: dict[str, Callable[[], Iterator[str]]]
+) -> tuple[dict[str, float], dict[str, Asked]]:
+    """Ask while a live fleet is stored; return what load was reached, and what was answered."""
+    batches = max(SECONDS // _fleet.TICKS, 2) + 3
+    sender = _sending(running, HOSTS, batches)
+    time.sleep(_fleet.TICKS + 5)
+    loaded = _ask_all(running, client, questions, "loaded", SECONDS / len(questions))
+    out, _ = sender.communicate(timeout=300)
+    sent = json.loads(out.splitlines()[-1])
+    reached = sent["values"] / (sent["seconds"] - _fleet.TICKS)
+    print(f"load: {HOSTS} hosts, {reached:,.0f} values/s offered and acknowledged, {sent['retries']} retries")
+    return {"load_values_per_second": reached, "load_hosts": HOSTS}, loaded
+
+
+def _ask_all(
+    running: _platform.Running,
+    client: Client,
+    questions: dict[str, Callable[[], Iterator[str]]],
+    name: str,
+    seconds: float = float("inf"),
+) -> dict[str, Asked]:
+    found = {}
+    for question, paths in questions.items():
+        found[question] = asked = _ask(running, client, paths(), seconds)
+        print(
+            f"{name}: {question:16} p50 {asked.percentile_ms(50):7.1f} ms, p95 {asked.percentile_ms(95):7.1f} ms,"
+            f" cpu {asked.cpu_ms:6.1f} ms, {len(asked.seconds)} times, {asked.answer_bytes:,} bytes;"
+            f" load average {_platform.load_average():.1f}",
+            flush=True,
+        )
+    return found
+
+
+def _ask(running: _platform.Running, client: Client, paths: Iterator[str], seconds: float) -> Asked:
+    body = b""
+    for _ in range(WARM_UP):
+        body = client.get(next(paths))
+    before, began, took = running.cpu_seconds(), time.perf_counter(), []
+    while len(took) < REPEATS and (time.perf_counter() - began < seconds or len(took) < REPEATS // 5):
+        asked = time.perf_counter()
+        body = client.get(next(paths))
+        took.append(time.perf_counter() - asked)
+    after = running.cpu_seconds()
+    used = sum(after[part] - before[part] for part in ("api", "processor"))
+    return Asked(tuple(took), used / len(took) * 1000, len(body))
+
+
+def _send(running: _platform.Running, hosts: int, batches: int, *more: str) -> list[bytes]:
+    out, _ = _sending(running, hosts, batches, *more).communicate(timeout=600)
+    return list(out.splitlines()[-1:])
+
+
+def _sending(running: _platform.Running, hosts: int, batches: int, *more: str) -> "subprocess.Popen[bytes]":
+    script, token = Path(__file__).with_name("_load.py"), running.data / "tokens" / "collector"
+    words = [running.gateway, str(token), "--hosts", str(hosts), "--batches", str(batches), *more]
+    return subprocess.Popen([sys.executable, str(script), *words], stdout=subprocess.PIPE)
+
+
+if __name__ == "__main__":
+    main()
