@@ -85,6 +85,7 @@ class Fleet:
     cards: list[Card]
     gap_from_ms: int
     gap_to_ms: int
+    expected_from_ms: int = 0
     state: State = State.WELL
     requests: list[str] = field(default_factory=list)
 
@@ -174,16 +175,17 @@ def answer_of(
 ) -> dict[str, object]:
     """Return series in columns, with what they are worth."""
     partial = fleet.state is State.PARTIAL
-    shared = {"aggregate": aggregate, "tenantId": "north", "links": {}}
+    shared = {"tenantId": "north", "links": {}}
     return {
         "metric": series[0]["metric"] if series else "",
         "unit": series[0]["unit"] if series else "",
         "ts": times,
-        "series": [one | shared for one in series],
+        "series": [{"aggregate": aggregate} | one | shared for one in series],
         "effectiveResolution": width,
         "tier": "hot",
         "aggregate": aggregate,
         "lateRatio": 0.003,
+        "expectedFrom": iso(fleet.expected_from_ms) if fleet.expected_from_ms else None,
         "coverage": {"expectedSamples": 1000, "storedSamples": 998, "ratio": 0.998, "gaps": 1, "shed": 0},
         "partial": partial,
         "warnings": ["shard 3 was not read"] if partial else [],
@@ -220,13 +222,13 @@ def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, obje
 
 
 def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
-    names, aggregate = query["metrics"].split(","), query["aggregate"]
+    names, aggregates = query["metrics"].split(","), query["aggregate"].split(",")
     first_ms, last_ms = int(query["from"]), min(int(query["to"]), fleet.newest_ms)
     step_ms = max(30_000, (last_ms - first_ms) // 240 // 30_000 * 30_000)
     times = list(range(first_ms // step_ms * step_ms, last_ms, step_ms))
     sample = fleet.cards[::7]
 
-    def point(name: str, time_ms: int) -> float:
+    def point(name: str, aggregate: str, time_ms: int) -> float:
         values = sorted(VALUES[name](card.number, time_ms // 1000) for card in sample)
         match aggregate:
             case "avg":
@@ -238,8 +240,14 @@ def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
             case _:
                 return values[int(0.95 * (len(values) - 1))]
 
-    series = [{"metric": n, "unit": UNITS[n], "values": [point(n, t) for t in times] if sample else []} for n in names]
-    return answer_of(fleet, series if sample else [], times if sample else [], f"{step_ms // 1000}s", aggregate)
+    series: list[dict[str, object]] = [
+        {"metric": name, "unit": UNITS[name], "aggregate": each, "values": [point(name, each, t) for t in times]}
+        for name in names
+        for each in aggregates
+        if sample
+    ]
+    common = aggregates[0] if len(aggregates) == 1 else ""
+    return answer_of(fleet, series, times if sample else [], f"{step_ms // 1000}s", common)
 
 
 def row(fleet: Fleet, card: Card) -> dict[str, object]:
@@ -300,6 +308,7 @@ def summary(fleet: Fleet) -> dict[str, object]:
         },
         "collectors": len({card.host for card in fleet.cards}),
         "idleCollectors": 0,
+        "coverage": {"expectedSamples": 1000, "storedSamples": 998, "ratio": 0.998, "gaps": None, "shed": 0},
         "warnings": [],
         "links": {"gpus": "/v1/gpus"},
         **freshness(fleet),

@@ -5,6 +5,8 @@ import type { WireCoverage, WireMeta } from "./wire";
 export interface Meta {
   resolution: string;
   tier: string;
+  /** Before this instant nothing was expected in the range; null where nothing was at all. */
+  expectedFrom: number | null;
   /** Everything before this instant is complete; null where it is not known. */
   completeThrough: number | null;
   /** Age of the newest sample in scope when the answer was made. */
@@ -27,6 +29,7 @@ export function toMeta(wire: WireMeta): Meta {
   return {
     resolution: wire.effectiveResolution ?? "",
     tier: wire.tier ?? "",
+    expectedFrom: toInstant(wire.expectedFrom ?? null),
     completeThrough: toInstant(wire.completeThrough),
     freshnessMs: wire.dataFreshnessMs,
     coverage: wire.coverage ?? null,

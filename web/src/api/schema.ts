@@ -301,7 +301,7 @@ export interface paths {
         };
         /**
          * Top
-         * @description Return the highest or lowest figures over a sliding window that ends now.
+         * @description Return the highest or lowest figures over a sliding window that ends now, or at another time.
          */
         get: operations["top"];
         put?: never;
@@ -443,6 +443,7 @@ export interface components {
             collectors: number;
             /** Completethrough */
             completeThrough: string | null;
+            coverage: components["schemas"]["CoverageAnswer"];
             /** Datafreshnessms */
             dataFreshnessMs: number | null;
             gpus: components["schemas"]["StatusCounts"];
@@ -616,7 +617,9 @@ export interface components {
         };
         /**
          * QueryAnswer
-         * @description Series and what they are worth. `ts` holds the window starts of `format=columns`, in epoch ms.
+         * @description Series and what they are worth; nothing was to report before `expectedFrom`.
+         *
+         *     `ts` holds the window starts of `format=columns`, in epoch ms.
          */
         QueryAnswer: {
             /** Aggregate */
@@ -628,6 +631,8 @@ export interface components {
             dataFreshnessMs: number | null;
             /** Effectiveresolution */
             effectiveResolution: string;
+            /** Expectedfrom */
+            expectedFrom: string | null;
             /** Lateratio */
             lateRatio: number | null;
             /** Metric */
@@ -1836,6 +1841,8 @@ export interface operations {
                 /** @description Labels that tell the ranked apart, by commas. */
                 by?: string;
                 aggregate?: string;
+                /** @description Where the window ends. */
+                at?: string;
                 order?: string;
             };
             header?: never;

@@ -6,6 +6,7 @@ function answer(ts: number[], completeThrough: number | null, freshnessMs: numbe
   const meta = {
     resolution: "1s",
     tier: "hot",
+    expectedFrom: null,
     completeThrough,
     freshnessMs,
     coverage: null,

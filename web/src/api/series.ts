@@ -1,8 +1,8 @@
 /** Ask for series as columns, and follow their newest end. */
 
-import { keepPreviousData, type QueryClient, queryOptions } from "@tanstack/react-query";
+import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { type Cell, type Columns, EMPTY, mergeTail } from "../model/columns";
-import type { Window } from "../model/window";
+import { parseResolution, type Window } from "../model/window";
 import { request } from "./client";
 import { type Meta, platformOffset, toMeta } from "./meta";
 import type { WireColumns, WireSeries } from "./wire";
@@ -108,7 +108,8 @@ async function followTelemetry(
   }
   const start = tailStart(known);
   const tail = await fetchTelemetry(asked, start, to, signal);
-  return { ...tail, columns: mergeTail(known.columns, tail.columns, start, from), from };
+  const columns = mergeTail(known.columns, tail.columns, start, from);
+  return { ...tail, columns, meta: keepStart(known.meta, tail.meta), from };
 }
 
 function serverOffset(answer: Answer): number {
@@ -135,37 +136,89 @@ export type Band = "avg" | "min" | "max" | "p95";
 
 export interface FleetSeriesRequest {
   metrics: readonly string[];
-  aggregate: Band;
+  aggregates: readonly Band[];
   window: Window;
 }
 
-async function fetchFleetSeries(asked: FleetSeriesRequest, signal: AbortSignal): Promise<Answer> {
-  const to = asked.window.live ? Date.now() : asked.window.to;
-  const from = asked.window.live ? to - asked.window.lengthMs : asked.window.from;
+/** Name of a column of one aggregate of one metric. */
+export function bandName(metric: string, aggregate: string): string {
+  return `${metric} ${aggregate}`;
+}
+
+function toBands(answer: Pick<WireColumns, "ts" | "series">): Columns {
+  const named = answer.series.map((one) => [bandName(one.metric, one.aggregate), one.values ?? []] as const);
+  return { ts: answer.ts ?? [], values: Object.fromEntries(named) };
+}
+
+/** Seconds of a whole fleet tell no more than its half minutes, and cost far more. */
+function fleetResolution(lengthMs: number): string {
+  return lengthMs <= 3_600_000 ? "30s" : "auto";
+}
+
+interface Asked extends FleetSeriesRequest {
+  from: number;
+  to: number;
+  resolution: string;
+}
+
+async function fetchFleetSeries(asked: Asked, signal: AbortSignal): Promise<Answer> {
+  const { from, to, resolution } = asked;
   const wire = await request<WireColumns>("/v1/metrics/query", {
     params: {
       metrics: asked.metrics.join(","),
       from,
       to,
-      resolution: "auto",
-      aggregate: asked.aggregate,
+      resolution,
+      aggregate: asked.aggregates.join(","),
       groupBy: "total",
       format: "columns",
     },
     signal,
   });
-  return { columns: toColumns(wire), meta: toMeta(wire), from, to };
+  return { columns: toBands(wire), meta: toMeta(wire), from, to };
 }
 
-/** One aggregate of several metrics over the whole fleet. */
-export function fleetSeriesQuery(asked: FleetSeriesRequest) {
-  return queryOptions({
-    queryKey: ["fleet-series", asked.metrics, asked.aggregate, asked.window] as const,
-    queryFn: ({ signal }) => fetchFleetSeries(asked, signal),
-    placeholderData: keepPreviousData,
+/** Newest answer of a sliding window: all of it at first, then only the windows that can have changed. */
+async function followFleetSeries(
+  asked: Asked,
+  known: Answer | undefined,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const slotMs = parseResolution(known?.meta.resolution ?? "");
+  if (known === undefined || slotMs === null || known.columns.ts.length === 0) {
+    return fetchFleetSeries(asked, signal);
+  }
+  const settled = Math.min(known.meta.completeThrough ?? known.from, known.to);
+  const start = Math.floor(settled / slotMs - 1) * slotMs;
+  if (start <= asked.from) return fetchFleetSeries(asked, signal);
+  const tail = await fetchFleetSeries({ ...asked, from: start, resolution: known.meta.resolution }, signal);
+  const keepFrom = Math.floor(asked.from / slotMs) * slotMs;
+  const columns = mergeTail(known.columns, tail.columns, start, keepFrom);
+  return { ...tail, columns, meta: keepStart(known.meta, tail.meta), from: asked.from };
+}
+
+/** What a tail says, and from where on something was expected as the first answer said it. */
+function keepStart(known: Meta, tail: Meta): Meta {
+  return { ...tail, expectedFrom: known.expectedFrom ?? tail.expectedFrom };
+}
+
+/** Some aggregates of several metrics over the whole fleet, in one request. */
+export function fleetSeriesQuery(asked: FleetSeriesRequest, client: QueryClient) {
+  const { metrics, aggregates, window } = asked;
+  const queryKey = ["fleet-series", metrics, aggregates, window] as const;
+  return queryOptions<Answer, Error, Answer, typeof queryKey>({
+    queryKey,
+    queryFn: ({ signal }) => {
+      const to = window.live ? Date.now() : window.to;
+      const from = window.live ? to - window.lengthMs : window.from;
+      const now = { ...asked, from, to, resolution: fleetResolution(to - from) };
+      const known = window.live ? client.getQueryData<Answer>(queryKey) : undefined;
+      return followFleetSeries(now, known, signal);
+    },
+    placeholderData: (previous) => previous,
     structuralSharing: false,
-    refetchInterval: asked.window.live ? POLL_MAXIMUM_MS : false,
-    staleTime: asked.window.live ? 0 : Number.POSITIVE_INFINITY,
+    refetchInterval: window.live ? POLL_MAXIMUM_MS : false,
+    staleTime: window.live ? 0 : Number.POSITIVE_INFINITY,
     gcTime: 60_000,
   });
 }

@@ -16,7 +16,7 @@ export type WireSession = Schemas["SessionAnswer"];
 
 /** What answers say about themselves; lists say less than series. */
 export type WireMeta = Partial<
-  Pick<WireColumns, "effectiveResolution" | "tier" | "coverage" | "partial" | "warnings">
+  Pick<WireColumns, "effectiveResolution" | "expectedFrom" | "tier" | "coverage" | "partial" | "warnings">
 > &
   Pick<WireColumns, "completeThrough" | "dataFreshnessMs">;
 

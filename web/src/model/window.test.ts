@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { fixedParams, parseWindow, rangeOf, resolutionFor, widened, zoomed } from "./window";
+import { fixedParams, parseResolution, parseWindow, rangeOf, resolutionFor, widened, zoomed } from "./window";
 
 const FROM = Date.UTC(2026, 10, 29, 10, 15, 0);
 const TO = FROM + 1_800_000;
@@ -37,4 +37,14 @@ describe("zoom", () => {
     expect(rangeOf({ live: true, lengthMs: 900_000 })).toBe("15m");
     expect(rangeOf({ live: false, from: 0, to: 900_000 })).toBe(null);
   });
+});
+
+describe("parseResolution", () => {
+  it.each([
+    ["1s", 1000],
+    ["30s", 30_000],
+    ["5m", 300_000],
+    ["raw", null],
+    ["", null],
+  ])("%s is %s ms", (text, ms) => expect(parseResolution(text)).toBe(ms));
 });

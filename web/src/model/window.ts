@@ -80,3 +80,12 @@ export function widened(from: number, to: number, now: number): { from: number; 
 export function resolutionFor(lengthMs: number): string {
   return lengthMs <= 3_600_000 ? "1s" : "auto";
 }
+
+/** Milliseconds of a resolution as the api says it ("1s", "30s", "5m", "1h", "1d"); null when it is none. */
+export function parseResolution(text: string): number | null {
+  const match = /^(\d+)(ms|s|m|h|d)$/.exec(text);
+  const [, count, unit] = match ?? [];
+  const widths: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+  const width = widths[unit ?? ""];
+  return count === undefined || width === undefined ? null : Number(count) * width;
+}

@@ -1,12 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  formatAge,
-  formatDuration,
-  formatRange,
-  formatShortRange,
-  formatTick,
-  parseResolution,
-} from "./times";
+import { formatAge, formatDuration, formatRange, formatShortRange, formatTick } from "./times";
 
 const MORNING = Date.UTC(2026, 10, 29, 10, 15, 0);
 
@@ -36,16 +29,6 @@ describe("formatAge", () => {
   it("keeps the largest unit", () => {
     expect([3100, 752_000, 7_500_000].map(formatAge)).toEqual(["3.1 s", "12 min", "2 h"]);
   });
-});
-
-describe("parseResolution", () => {
-  it.each([
-    ["1s", 1000],
-    ["30s", 30_000],
-    ["5m", 300_000],
-    ["raw", null],
-    ["", null],
-  ])("%s is %s ms", (text, ms) => expect(parseResolution(text)).toBe(ms));
 });
 
 describe("formatTick", () => {

@@ -52,15 +52,6 @@ function joined(large: number, largeUnit: string, small: number, smallUnit: stri
   return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
 }
 
-/** Milliseconds of a resolution as the api says it ("1s", "30s", "5m", "1h", "1d"); null when it is none. */
-export function parseResolution(text: string): number | null {
-  const match = /^(\d+)(ms|s|m|h|d)$/.exec(text);
-  const [, count, unit] = match ?? [];
-  const widths: Record<string, number> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-  const width = widths[unit ?? ""];
-  return count === undefined || width === undefined ? null : Number(count) * width;
-}
-
 /** "10:42" or, inside a minute, "10:42:17"; "29 Nov" at midnight of long ranges. */
 export function formatTick(ms: number, stepMs: number): string {
   const date = new Date(ms);

@@ -1,19 +1,19 @@
 /** Four bands of the whole fleet: average, 95th percentile, extremes. */
 
-import { useQueries } from "@tanstack/react-query";
+import { useQueries, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { type Catalog, unitOf } from "../../api/fleet";
-import { type Answer, align, type Band, fleetSeriesQuery } from "../../api/series";
+import { type Answer, align, type Band, bandName, fleetSeriesQuery } from "../../api/series";
 import { spreadLabels, type YRange } from "../../chart/axis";
 import { type Cursor, createCursor, useCursor } from "../../chart/cursor";
 import { GUTTER_PX, type Line, type Picture, plotBounds } from "../../chart/options";
 import { Plot } from "../../chart/plot";
 import { TimeAxis } from "../../chart/time_axis";
 import { breakAtGaps, type Columns, findGaps, newest, rowAt } from "../../model/columns";
-import type { Window } from "../../model/window";
+import { parseResolution, type Window } from "../../model/window";
 import { toFailure } from "../../ui/failure";
 import { Badge, ErrorState, Skeleton } from "../../ui/states";
-import { formatClock, formatTick, parseResolution } from "../../ui/times";
+import { formatClock, formatTick } from "../../ui/times";
 import { formatNumber, formatTicks, formatValue, scaleFor } from "../../ui/units";
 
 const HEIGHT_PX = 104;
@@ -44,11 +44,16 @@ const LINES: readonly Line[] = [
   { column: "min", stroke: "s1", width: 0.75 },
 ];
 
-/** The four aggregates of one metric as columns named by aggregate. */
+/** What is asked at once: percentiles are made of seconds and take longer, so the rest does not wait for them. */
+const REQUESTS: readonly (readonly Band[])[] = [["avg", "min", "max"], ["p95"]];
+
+/** The aggregates of one metric as columns named by aggregate. */
 function bandColumns(metric: string, answers: readonly (Answer | undefined)[]): Columns {
   const parts = answers.map((answer, index) => ({
     ts: answer?.columns.ts ?? [],
-    values: { [AGGREGATES[index] ?? ""]: answer?.columns.values[metric] ?? [] },
+    values: Object.fromEntries(
+      (REQUESTS[index] ?? []).map((name) => [name, answer?.columns.values[bandName(metric, name)] ?? []]),
+    ),
   }));
   return align(parts);
 }
@@ -73,7 +78,7 @@ function useBandPicture({ theme, answers, catalog }: BandProps): {
     const columns = bandColumns(theme.metric, answers);
     const slot = parseResolution(average?.meta.resolution ?? "") ?? 1000;
     const from = average?.from ?? 0;
-    const gaps = findGaps(columns.ts, slot, from);
+    const gaps = findGaps(columns.ts, slot, Math.max(from, average?.meta.expectedFrom ?? 0));
     const picture: Picture = {
       columns: breakAtGaps(columns, gaps),
       lines: LINES,
@@ -175,16 +180,12 @@ export interface BandsProps {
 
 const METRICS = THEMES.map((theme) => theme.metric);
 
-/** The averages of the fleet, which also say how much of it is covered. */
-export function averagesQuery(window: Window) {
-  return fleetSeriesQuery({ metrics: METRICS, aggregate: "avg", window });
-}
-
-/** The answers of all four aggregates; all metrics come in one request each. */
+/** The answers of both requests; all metrics come in one each. */
 function useBands(window: Window, ready: boolean) {
+  const client = useQueryClient();
   return useQueries({
-    queries: AGGREGATES.map((aggregate) => ({
-      ...fleetSeriesQuery({ metrics: METRICS, aggregate, window }),
+    queries: REQUESTS.map((aggregates) => ({
+      ...fleetSeriesQuery({ metrics: METRICS, aggregates, window }, client),
       enabled: ready,
     })),
     combine: (results) => ({

@@ -13,7 +13,7 @@ import { Segment } from "../../ui/segment";
 import { DisconnectedBadge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
 import { formatNumber } from "../../ui/units";
 import { windowActions } from "../../ui/window_actions";
-import { averagesQuery, Bands } from "./bands";
+import { Bands } from "./bands";
 import { Counts, Verdict } from "./counts";
 import { GpuList } from "./gpu_list";
 import { parseSort } from "./gpu_rows";
@@ -82,7 +82,6 @@ function useFrame(title: string) {
   const second = Math.floor(now / 1000) * 1000;
   const span = window.live ? { from: second - window.lengthMs, to: second } : window;
   const meta = fleet.data?.meta;
-  const { data: averages } = useQuery({ ...averagesQuery(window), enabled: fleet.isFetched });
   const actions = windowActions({ place, window, span, defaultRange: DEFAULT_RANGE });
   const page = {
     title,
@@ -96,7 +95,7 @@ function useFrame(title: string) {
       ageMs: meta === undefined ? null : ageNow(meta, now),
       staleMs: STALE_MS,
       completeThrough: meta?.completeThrough ?? null,
-      coverageRatio: averages?.meta.coverage?.ratio ?? null,
+      coverageRatio: meta?.coverage?.ratio ?? null,
     },
   };
   return { place, fleet, window, actions, page };

@@ -7,14 +7,21 @@ import { ageNow, platformOffset } from "../../api/meta";
 import { type Answer, pollEvery, telemetryQuery } from "../../api/series";
 import { createCursor } from "../../chart/cursor";
 import { TimeAxis } from "../../chart/time_axis";
-import { parseWindow, RANGES, rangeOf, resolutionFor, type Window } from "../../model/window";
+import {
+  parseResolution,
+  parseWindow,
+  RANGES,
+  rangeOf,
+  resolutionFor,
+  type Window,
+} from "../../model/window";
 import { toFailure } from "../../ui/failure";
 import { navigate, usePlace, withParams } from "../../ui/navigation";
 import { useNow } from "../../ui/now";
 import { Page } from "../../ui/page";
 import { Segment } from "../../ui/segment";
 import { Badge, DisconnectedBadge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
-import { formatClock, formatTick, parseResolution } from "../../ui/times";
+import { formatClock, formatTick } from "../../ui/times";
 import { windowActions } from "../../ui/window_actions";
 import { GpuHeader, titleOf, Verdict } from "./gpu_header";
 import { Peers, pathOf, siblings, usePeers } from "./peers";

@@ -5,7 +5,8 @@ import type { Answer } from "../../api/series";
 import type { Picture } from "../../chart/options";
 import { sentence } from "../../chart/sentence";
 import { breakAtGaps, type Cell, type Columns, findGaps, type Gap, newest } from "../../model/columns";
-import { formatClock, formatDuration, parseResolution } from "../../ui/times";
+import { parseResolution } from "../../model/window";
+import { formatClock, formatDuration } from "../../ui/times";
 import { formatTicks, formatValue } from "../../ui/units";
 import type { Theme } from "./themes";
 
@@ -31,7 +32,7 @@ function gapsInside(gaps: readonly Gap[], [from, to]: [number, number]): Gap[] {
 export function toView(answer: Answer, span: { from: number; to: number }, isStale: boolean): View {
   const slotMs = parseResolution(answer.meta.resolution) ?? LIVE_EDGE_MS;
   const x: [number, number] = [span.from, span.to];
-  const gaps = findGaps(answer.columns.ts, slotMs, answer.from);
+  const gaps = findGaps(answer.columns.ts, slotMs, Math.max(answer.from, answer.meta.expectedFrom ?? 0));
   return {
     columns: answer.columns,
     broken: breakAtGaps(answer.columns, gaps),
