@@ -654,6 +654,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`progress` (
   `idle` UInt8,
   `backlog` UInt8,
   `rollup_through` DateTime('UTC'),
+  `begun_through` DateTime('UTC'),
   `partition` Int32,
   `version` UInt64
 )
