@@ -81,6 +81,11 @@ class BlockReader:
             cells[:, place] = planes[place]
         return cells.view(dtype).reshape(shape)
 
+    @property
+    def data(self) -> bytes:
+        """All bytes of a block of which nothing was taken."""
+        return self._raw[self._position : self._end]
+
     def rest(self) -> bytes:
         """Return all that is left."""
         return self.text(self._end - self._position)

@@ -23,6 +23,9 @@ class RecordType(IntEnum):
     REFUSED = 3
 
 
+_TYPES = {type_.value: type_ for type_ in RecordType}
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """One record of the log topic `ingest`.
@@ -62,13 +65,13 @@ def decode_envelope(value: bytes) -> Envelope:
     if len(value) < _HEAD.size:
         raise Rejected("bad_envelope", f"{len(value)} bytes are no envelope")
     magic, version, code, ingest_time_ms, *lengths = _HEAD.unpack_from(value)
-    body_start = _HEAD.size + sum(lengths)
+    body_start: int = _HEAD.size + sum(lengths)
     if magic != _MAGIC or version != _VERSION or body_start > len(value):
         raise Rejected("bad_envelope", "not an envelope of a known version, or cut")
-    if code not in set(RecordType) or not 0 <= ingest_time_ms <= _MAX_TIME_MS:
+    if code not in _TYPES or not 0 <= ingest_time_ms <= _MAX_TIME_MS:
         raise Rejected("bad_envelope", f"unknown type {code} or ingest time {ingest_time_ms}")
-    tenant_id, region, cluster_id = _texts(value, lengths)
-    return Envelope(RecordType(code), tenant_id, region, cluster_id, ingest_time_ms, value[body_start:])
+    tenant_id, region, cluster_id = _unpack_ids(value[_HEAD.size : body_start], *lengths)
+    return Envelope(_TYPES[code], tenant_id, region, cluster_id, ingest_time_ms, value[body_start:])
 
 
 def partition_key(tenant_id: str, cluster_id: str, host_id: str) -> bytes:
@@ -85,9 +88,10 @@ def _pack_ids(*texts: str) -> tuple[bytes, tuple[int, ...]]:
     return b"".join(packed), tuple(map(len, packed))
 
 
-def _texts(value: bytes, lengths: list[int]) -> list[str]:
+@lru_cache(maxsize=1024)
+def _unpack_ids(value: bytes, *lengths: int) -> tuple[str, ...]:
     texts = []
-    position = _HEAD.size
+    position = 0
     for length in lengths:
         try:
             texts.append(value[position : position + length].decode())
@@ -96,4 +100,4 @@ def _texts(value: bytes, lengths: list[int]) -> list[str]:
         position += length
     if not all(is_text(text) for text in texts):
         raise Rejected("bad_envelope", "an id is too long or has a NUL")
-    return texts
+    return tuple(texts)

@@ -5,8 +5,9 @@ proportion to `Limits`. The wire checks shapes and limits; whether a value is sa
 """
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import google_crc32c
 import zstandard
@@ -24,6 +25,7 @@ from secondsight.wire.header import (
     HeadView,
     Limits,
     Stamp,
+    header_of,
     read_header,
     read_view,
     stamp_of,
@@ -46,11 +48,16 @@ __all__ = [
     "HeadView",
     "HeaderChanges",
     "Limits",
+    "OpenFrame",
     "Stamp",
     "check_body",
     "decode",
     "encode",
+    "header_of",
+    "open_frame",
+    "read_content",
     "read_definitions",
+    "read_frame",
     "read_header",
     "restamp",
     "split",
@@ -61,6 +68,19 @@ COMPRESSION_LEVEL = 1
 _DEFINITIONS = (blocks.SCHEMA, blocks.ENTITIES)
 
 _local = threading.local()
+
+
+class OpenFrame(NamedTuple):
+    """A frame whose body is checked and unpacked, and whose definitions are known.
+
+    Attributes:
+        blocks: Those of its content, unread.
+    """
+
+    view: HeadView
+    known: KnownSchema
+    entities: EntityTable
+    blocks: list[BlockReader]
 
 
 class HeaderChanges(TypedDict, total=False):
@@ -116,20 +136,49 @@ def decode(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limi
         Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`, `bad_schema`,
             `schema_unknown` (the sender shall send the frame again with its definitions).
     """
-    head = read_header(buffer, start, limits)
-    raw = _decompress(check_body(buffer, head), head.raw_bytes)
-    pieces = blocks.split_blocks(raw)
-    _learn(head, pieces, definitions)
-    known = definitions.known_schema(head.header.schema_hash)
-    entities = definitions.entities(head.header.entities_hash)
+    return read_frame(buffer, open_frame(buffer, definitions, start, limits), limits)
+
+
+def open_frame(buffer: bytes, definitions: Definitions, start: int = 0, limits: Limits = DEFAULT_LIMITS) -> OpenFrame:
+    """Unpack the frame at `start` without reading its blocks; definitions that it carries are added to `definitions`.
+
+    Raises:
+        Rejected: As `decode`.
+    """
+    view = read_view(buffer, start, limits)
+    pieces = blocks.split_blocks(_decompress(check_body(buffer, view), view.raw_bytes))
+    _learn(view, pieces, definitions)
+    known = definitions.known_schema(view.schema_hash)
+    entities = definitions.entities(view.entities_hash)
     if known is None or entities is None:
-        raise Rejected("schema_unknown", f"definitions of {head.header.collector_id} are not known", "send them inline")
-    if known.schema.kind != head.header.kind or entities.kind != head.header.kind:
+        raise Rejected("schema_unknown", f"definitions of {view.collector_id} are not known", "send them inline")
+    if known.schema.kind != view.kind or entities.kind != view.kind:
         blocks.refuse("kinds of header and definitions differ")
-    shape = Shape(known, len(head.header.tick_times_ms), len(entities.entities), head.version > 1, limits)
-    content = _read_content(pieces, shape, entities)
-    _check_counts(head.header, content.scalars)
-    return Frame(head.header, content)
+    content = [piece for piece in pieces if piece.kind not in _DEFINITIONS] if view.inline else pieces
+    return OpenFrame(view, known, entities, content)
+
+
+def read_frame(buffer: bytes, opened: OpenFrame, limits: Limits = DEFAULT_LIMITS) -> Frame:
+    """Read the blocks of an opened frame, none of which was read before.
+
+    Raises:
+        Rejected: `bad_frame`, `frame_too_large`.
+    """
+    header = header_of(buffer, opened.view)
+    content = read_content(opened, opened.blocks, limits)
+    _check_counts(header, content.scalars)
+    return Frame(header, content)
+
+
+def read_content(opened: OpenFrame, pieces: Sequence[blocks.BlockReader], limits: Limits = DEFAULT_LIMITS) -> Content:
+    """Read some blocks of an opened frame.
+
+    Raises:
+        Rejected: `bad_frame`, `frame_too_large`.
+    """
+    view, known, entities = opened.view, opened.known, opened.entities
+    shape = blocks.Shape(known, view.ticks, len(entities.entities), view.version > 1, limits)
+    return _read_content(pieces, shape, entities)
 
 
 def read_definitions(buffer: bytes, head: HeadView) -> tuple[bytes, bytes]:
@@ -226,7 +275,7 @@ def _write_body(content: Content, shape: Shape, definitions: list[bytes]) -> byt
     return b"".join(parts)
 
 
-def _read_content(pieces: list[BlockReader], shape: Shape, entities: EntityTable) -> Content:
+def _read_content(pieces: Sequence[BlockReader], shape: Shape, entities: EntityTable) -> Content:
     scalars: ScalarBlock | None = None
     histograms: list[HistogramRows] = []
     events: tuple[Event, ...] = ()
@@ -241,16 +290,14 @@ def _read_content(pieces: list[BlockReader], shape: Shape, entities: EntityTable
                 events = read_events(piece.rest())
             case blocks.INFOS if not infos:
                 infos = read_infos(piece.rest())
-            case blocks.SCHEMA | blocks.ENTITIES:
-                pass
             case _:
                 blocks.refuse(f"a block of kind {piece.kind} is unknown or stands twice")
     return Content(shape.known.schema, entities, scalars, tuple(histograms), events, infos)
 
 
-def _learn(head: FrameHead, pieces: list[BlockReader], definitions: Definitions) -> None:
-    if head.inline:
-        for blob in _inline_blobs(pieces, head.header.schema_hash, head.header.entities_hash):
+def _learn(view: HeadView, pieces: list[BlockReader], definitions: Definitions) -> None:
+    if view.inline:
+        for blob in _inline_blobs(pieces, view.schema_hash, view.entities_hash):
             definitions.add(blob)
     elif any(piece.kind in _DEFINITIONS for piece in pieces):
         blocks.refuse("there are inline definitions that the header does not announce")

@@ -161,6 +161,16 @@ class HeadView(NamedTuple):
         return self.start + self.header_bytes + self.body_bytes
 
     @property
+    def boot_id(self) -> str:
+        """Return the boot as `Header.boot_id`."""
+        return _unpack_boot_id(self.boot)
+
+    def steps_slice(self) -> slice:
+        """Return where the steps from the first tick to each further one lie in the buffer, as u32."""
+        first = self.start + _STEPS_START
+        return slice(first, first + _STEP_BYTES * max(0, self.ticks - 1))
+
+    @property
     def correction_ms(self) -> int:
         """Return what is added to host times, as `Header.correction_ms`."""
         return clock_correction_ms(self.clock_offset_ms, self.clock_uncertainty_ms)
@@ -210,7 +220,13 @@ def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) 
         Rejected: As `read_view`.
     """
     view = read_view(buffer, start, bounds)
-    header = Header(
+    sizes = (view.header_bytes, view.body_bytes, view.raw_bytes, view.body_crc)
+    return FrameHead(header_of(buffer, view), view.version, view.inline, start, *sizes)
+
+
+def header_of(buffer: bytes, view: HeadView) -> Header:
+    """Return the header that a view was made of."""
+    return Header(
         kind=view.kind,
         collector_id=view.collector_id,
         host_id=view.host_id,
@@ -230,8 +246,6 @@ def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) 
         schema_hash=view.schema_hash,
         entities_hash=view.entities_hash,
     )
-    sizes = (view.header_bytes, view.body_bytes, view.raw_bytes, view.body_crc)
-    return FrameHead(header, view.version, view.inline, start, *sizes)
 
 
 def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) -> HeadView:
@@ -409,6 +423,7 @@ def _pack_boot_id(boot_id: str) -> bytes:
     return raw or bytes(16)
 
 
+@lru_cache(maxsize=1 << 15)
 def _unpack_boot_id(raw: bytes) -> str:
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if any(raw) else ""

@@ -31,9 +31,12 @@ from secondsight.wire.schema import WidthLayout
 MIXED = 255
 """Code of a column whose cells have codes of their own."""
 
-_HEAD = Struct("<IB3x")
+HEAD = Struct("<IB3x")
+"""Rows and flags, with which a scalar block begins."""
+FLAG_DELTA_SAME = 2
+DELTA_BYTES = 4
+
 _DELTA = Struct("<i")
-_FLAG_DELTA_SAME = 2
 _OK = int(Quality.OK)
 _ESTIMATE = int(Quality.ESTIMATE)
 _MAX_QUALITY = int(max(Quality))
@@ -68,7 +71,7 @@ def write_scalars(block: ScalarBlock, shape: Shape) -> bytes:
     grid = _check(block, shape)
     delta = block.observed_delta_ms
     same = rows > 0 and bool((delta == delta[0]).all())
-    parts = [_HEAD.pack(rows, grid * FLAG_GRID | same * _FLAG_DELTA_SAME)]
+    parts = [HEAD.pack(rows, grid * FLAG_GRID | same * FLAG_DELTA_SAME)]
     if not grid:
         parts += [block.entity_index.astype("<u4").tobytes(), block.tick_index.astype("<u2").tobytes()]
     parts.append(_DELTA.pack(int(delta[0])) if same else delta.astype("<i4").tobytes())
@@ -79,18 +82,18 @@ def write_scalars(block: ScalarBlock, shape: Shape) -> bytes:
 
 def read_scalars(reader: BlockReader, shape: Shape) -> ScalarBlock:
     """Return the scalar block of this data."""
-    rows, flags = reader.fields(_HEAD)
+    rows, flags = reader.fields(HEAD)
     columns = len(shape.known.schema.columns)
     if rows > shape.limits.max_rows or rows * columns > shape.limits.max_cells:
         raise Rejected("frame_too_large", f"{rows} rows of {columns} columns")
-    if flags & ~(FLAG_GRID | _FLAG_DELTA_SAME):
+    if flags & ~(FLAG_GRID | FLAG_DELTA_SAME):
         refuse("unknown flags of a scalar block")
     entity_index, tick_index = read_row_keys(reader, rows, bool(flags & FLAG_GRID), shape)
-    delta = reader.array("<i4", 1 if flags & _FLAG_DELTA_SAME else rows)
+    delta = reader.array("<i4", 1 if flags & FLAG_DELTA_SAME else rows)
     pattern = _read_pattern(reader, columns, rows)
     groups = tuple(group for layout in shape.known.widths for group in _read_width(reader, layout, pattern, shape))
     reader.finish()
-    delta = np.repeat(delta, rows) if flags & _FLAG_DELTA_SAME else delta
+    delta = np.repeat(delta, rows) if flags & FLAG_DELTA_SAME else delta
     return ScalarBlock(entity_index, tick_index, delta, groups, *pattern.listed)
 
 

@@ -72,13 +72,18 @@ class WidthLayout:
 
 @dataclass(frozen=True, slots=True)
 class KnownSchema:
-    """A schema with its blob, its hash and where its matrices lie."""
+    """A schema with its blob, its hash and where its matrices lie.
+
+    Attributes:
+        row_bytes: Bytes of the cells of one row.
+    """
 
     schema: Schema
     blob: bytes
     hash: bytes
     groups: tuple[GroupLayout, ...]
     widths: tuple[WidthLayout, ...]
+    row_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +285,8 @@ def _parse(blob: bytes, name: bytes) -> KnownSchema | KnownEntities:
 
 def _known_schema(schema: Schema, blob: bytes, name: bytes) -> KnownSchema:
     groups = group_layouts(schema)
-    return KnownSchema(schema, blob, name, groups, width_layouts(groups))
+    row_bytes = sum(group.columns * group.dtype.itemsize for group in groups)
+    return KnownSchema(schema, blob, name, groups, width_layouts(groups), row_bytes)
 
 
 def _column_key(column: Column) -> tuple[int, str]:
