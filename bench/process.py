@@ -22,7 +22,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import LogRecord, Polled
 from secondsight.model import EntityKind
-from secondsight.process.run import Processor, ProcessorConfig
+from secondsight.process.run import PACE_SECONDS, Processor, ProcessorConfig, spare_collector
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope
@@ -131,9 +131,9 @@ def staged(processor: Processor, times: dict[str, float]) -> None:
 
 
 def run(processor: Processor, clock: ManualClock, seconds: float) -> None:
-    """Step through some time as a processor does that polls every 50 ms."""
-    for _ in range(round(seconds * 20)):
-        clock.move(0.05)
+    """Step through some time as a processor does that polls every 200 ms."""
+    for _ in range(round(seconds / PACE_SECONDS)):
+        clock.move(PACE_SECONDS)
         while processor.step():
             pass
 
@@ -154,6 +154,7 @@ def main() -> None:
     staged(processor, times)
     run(processor, clock, 2 * BATCH_MS / 1000 - 0.9)
     processor.checkpoint()
+    spare_collector()
     times.clear()
     used = [-time.process_time(), -time.thread_time()]
     run(processor, clock, (BATCHES - 1) * BATCH_MS / 1000)

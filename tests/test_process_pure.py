@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from process_rig import CATALOG
 from secondsight.model import EntityKind, Quality
-from secondsight.process.cells import Block, Origin, Piece, Window
+from secondsight.process.cells import Window
 from secondsight.process.columns import layout_of, plan_schema
 from secondsight.process.counters import Pairs, increase_of
 from secondsight.process.enrich import FOREVER_MS, NOBODY, Allocations, Fact
 from secondsight.process.percentile import weighted_p95
+from secondsight.process.pieces import Block, Origin, Piece
 from secondsight.process.spans import Span, is_due
 from secondsight.process.watermark import Progress
 from secondsight.process.window import Cells, Priors, Samples, roll_up

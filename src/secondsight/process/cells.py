@@ -8,79 +8,34 @@ What describes the row (its `Origin`) is settled as well, by the smallest origin
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.model import QUALITY_RANK, Quality
 from secondsight.process.columns import Layout
+from secondsight.process.pieces import (
+    I64,
+    Block,
+    Matrix,
+    Origin,
+    Piece,
+    Pile,
+    Rows,
+    alike,
+    full_quality,
+    join,
+    select_rows,
+)
 from secondsight.process.series import I32
 
 WINDOW_MS = 30_000
-I64 = NDArray[np.int64]
-U8 = NDArray[np.uint8]
-Matrix = NDArray[Any]
-Rows = NDArray[np.intp]
 
 RANK = np.zeros(256, np.uint8)
 RANK[[int(quality) for quality in QUALITY_RANK]] = list(QUALITY_RANK.values())
 """Quality code -> rank; unknown codes claim nothing."""
 VALUE_RANK = QUALITY_RANK[Quality.ESTIMATE]
 """Least rank of a cell with a value."""
-
-
-class Origin(NamedTuple):
-    """Which record a row's description is taken from; the smallest of all pieces is kept."""
-
-    spool_id: int
-    sequence: int
-    schema_id: int
-    correction_ms: int
-    boot_id: str
-    source: str
-    suspect: bool
-
-
-@dataclass(slots=True)
-class Block:
-    """Cells of some columns of one group, for the rows of a piece.
-
-    Attributes:
-        values: Shape (columns, rows).
-        quality: Same shape, or None where every cell is OK.
-    """
-
-    group: int
-    columns: NDArray[np.intp]
-    values: Matrix
-    quality: U8 | None
-
-
-@dataclass(slots=True)
-class Piece:
-    """Rows of one collector, kind and window, each (series, event_time) at most once, and some of their cells.
-
-    Attributes:
-        origins: One per row (`origin_of` indexes `origins`).
-        stored: The rows were read from the store and need not be written again.
-    """
-
-    collector: int
-    series: I32
-    time_ms: I64
-    observed_delta_ms: I32
-    interval_ms: I64
-    ingest_ms: I64
-    origins: Sequence[Origin]
-    origin_of: I32
-    blocks: Sequence[Block]
-    stored: bool = False
-
-    @property
-    def rows(self) -> int:
-        """Return the number of rows."""
-        return self.series.size
 
 
 @dataclass(slots=True)
@@ -162,7 +117,10 @@ class Window:
 
     def lane(self, collector: int) -> Lane:
         """Return the lane of a collector, new or known."""
-        return self.lanes.setdefault(collector, Lane())
+        known = self.lanes.get(collector)
+        if known is None:
+            known = self.lanes[collector] = Lane()
+        return known
 
     def apply(self, pieces: Sequence[Piece]) -> Settled:
         """Take pieces in; those that share a schema should come together, their blocks alike."""
@@ -177,7 +135,7 @@ class Window:
                 pending = []
                 self._settle(piece, done)
             else:
-                if pending and not _alike(pending[0], piece):
+                if pending and not alike(pending[0], piece):
                     self._append(pending, done)
                     pending = []
                 pending.append(piece)
@@ -189,44 +147,55 @@ class Window:
         """Forget a collector's lane; its rows stay until the whole window goes."""
         self.lanes.pop(collector, None)
 
+    def pile(self, pile: Pile) -> Settled:
+        """Take a pile in: members that are newer than all of their collector's rows come to the end at once."""
+        done = Settled()
+        newer: list[int] = []
+        others: list[int] = []
+        for number, (collector, first_ms, last_ms) in enumerate(
+            zip(pile.collectors, pile.first_ms, pile.last_ms, strict=True)
+        ):
+            lane = self.lane(collector)
+            (newer if first_ms > lane.newest_ms else others).append(number)
+            lane.newest_ms = max(lane.newest_ms, last_ms)
+        if newer:
+            chosen = pile if not others else pile.select(newer)
+            self._put(chosen.piece, [(collector, chosen.member_rows) for collector in chosen.collectors], done)
+        for number in others:
+            self._settle(pile.member(number), done)
+        return done
+
     def _append(self, pieces: Sequence[Piece], done: Settled) -> None:
-        """Add rows at the end; the pieces have blocks alike."""
-        if not pieces:
-            return
-        start = self.size
-        stop = start + sum(piece.rows for piece in pieces)
+        """Add rows at the end; the pieces are alike."""
+        if pieces:
+            self._put(join(pieces), [(piece.collector, piece.rows) for piece in pieces], done)
+
+    def _put(self, piece: Piece, parts: Sequence[tuple[int, int]], done: Settled) -> None:
+        """Add rows at the end; `parts` says (collector, rows) of each run of them."""
+        start, stop = self.size, self.size + piece.rows
         self._reserve(stop)
-        self._describe(pieces, slice(start, stop))
-        for number, block in enumerate(pieces[0].blocks):
-            blocks = [piece.blocks[number] for piece in pieces]
+        self._describe(piece, slice(start, stop))
+        for block in piece.blocks:
             self.used[block.group][block.columns] = True
-            self.values[block.group][block.columns, start:stop] = _joined([each.values for each in blocks])
-            self._put_quality(blocks, start, stop)
+            self.values[block.group][block.columns, start:stop] = block.values
+            quality = Quality.OK if block.quality is None else block.quality
+            self.quality[block.group][block.columns, start:stop] = quality
+            self.blemished |= block.quality is not None
         self.size = stop
         done.appended += stop - start
-        for piece in pieces:
-            self._enter(self.lanes[piece.collector], piece, start)
-            start += piece.rows
+        for collector, rows in parts:
+            self._enter(self.lanes[collector], start, start + rows)
+            start += rows
 
-    def _put_quality(self, blocks: Sequence[Block], start: int, stop: int) -> None:
-        target = self.quality[blocks[0].group]
-        if all(block.quality is None for block in blocks):
-            target[blocks[0].columns, start:stop] = Quality.OK
-            return
-        self.blemished = True
-        full = [_quality(block) for block in blocks]
-        target[blocks[0].columns, start:stop] = _joined(full)
-
-    def _describe(self, pieces: Sequence[Piece], rows: slice) -> None:
-        self.series[rows] = _joined([piece.series for piece in pieces])
-        self.time_ms[rows] = _joined([piece.time_ms for piece in pieces])
-        self.observed_delta_ms[rows] = _joined([piece.observed_delta_ms for piece in pieces])
-        self.interval_ms[rows] = _joined([piece.interval_ms for piece in pieces])
-        self.ingest_ms[rows] = _joined([piece.ingest_ms for piece in pieces])
-        self.origin[rows] = _joined([self._origins(piece) for piece in pieces])
-        stored = _joined([np.full(piece.rows, piece.stored) for piece in pieces])
-        self.written[rows] = stored
-        self.dirty[rows] = ~stored
+    def _describe(self, piece: Piece, rows: slice) -> None:
+        self.series[rows] = piece.series
+        self.time_ms[rows] = piece.time_ms
+        self.observed_delta_ms[rows] = piece.observed_delta_ms
+        self.interval_ms[rows] = piece.interval_ms
+        self.ingest_ms[rows] = piece.ingest_ms
+        self.origin[rows] = self._origins(piece)
+        self.written[rows] = piece.stored
+        self.dirty[rows] = not piece.stored
 
     def _origins(self, piece: Piece) -> I32:
         codes = np.array([self._origin_code(origin) for origin in piece.origins], np.int32)
@@ -238,11 +207,11 @@ class Window:
             self.origins.append(origin)
         return code
 
-    def _enter(self, lane: Lane, piece: Piece, start: int) -> None:
-        lane.add(start, start + piece.rows)
+    def _enter(self, lane: Lane, start: int, stop: int) -> None:
+        lane.add(start, stop)
         if lane.index is not None:
-            keys = self._keys(piece.series, piece.time_ms)
-            lane.index.update(zip(keys.tolist(), range(start, start + piece.rows), strict=True))
+            keys = self._keys(self.series[start:stop], self.time_ms[start:stop])
+            lane.index.update(zip(keys.tolist(), range(start, stop), strict=True))
 
     def _keys(self, series: I32, time_ms: I64) -> I64:
         return series.astype(np.int64) * WINDOW_MS + (time_ms - self.start_ms)
@@ -253,9 +222,9 @@ class Window:
         missing = np.flatnonzero(rows < 0)
         there = np.flatnonzero(rows >= 0)
         if there.size:
-            self._merge(_subset(piece, there) if missing.size else piece, rows[there], done)
+            self._merge(select_rows(piece, there) if missing.size else piece, rows[there], done)
         if missing.size:
-            self._append([_subset(piece, missing) if there.size else piece], done)
+            self._append([select_rows(piece, missing) if there.size else piece], done)
 
     def _find(self, piece: Piece) -> Rows:
         lane = self.lanes[piece.collector]
@@ -283,7 +252,7 @@ class Window:
     def _merge_block(self, block: Block, rows: Rows, done: Settled) -> NDArray[np.bool_]:
         at = np.ix_(block.columns, rows)
         old, old_quality = self.values[block.group][at], self.quality[block.group][at]
-        new_quality = _quality(block)
+        new_quality = full_quality(block)
         old_rank, new_rank = RANK[old_quality], RANK[new_quality]
         old_bits, new_bits = _bits(old), _bits(block.values)
         both = (old_rank >= VALUE_RANK) & (new_rank >= VALUE_RANK) & (old_bits != new_bits)
@@ -348,52 +317,6 @@ def window_start(time_ms: int) -> int:
     return time_ms - time_ms % WINDOW_MS
 
 
-def _alike(left: Piece, right: Piece) -> bool:
-    """Tell whether two pieces have the same columns in the same order."""
-    return len(left.blocks) == len(right.blocks) and all(
-        a.group == b.group and (a.columns is b.columns or np.array_equal(a.columns, b.columns))
-        for a, b in zip(left.blocks, right.blocks, strict=True)
-    )
-
-
-def _joined(arrays: Sequence[Matrix]) -> Matrix:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=-1)
-
-
-def _quality(block: Block) -> U8:
-    return np.full(block.values.shape, Quality.OK, np.uint8) if block.quality is None else block.quality
-
-
 def _bits(values: Matrix) -> Matrix:
     """Return values as unsigned integers of the same width."""
     return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
-
-
-def _subset(piece: Piece, rows: Rows) -> Piece:
-    """Return some rows of a piece."""
-    blocks = [
-        Block(
-            block.group,
-            block.columns,
-            block.values[:, rows],
-            None if block.quality is None else block.quality[:, rows],
-        )
-        for block in piece.blocks
-    ]
-    return Piece(
-        piece.collector,
-        piece.series[rows],
-        piece.time_ms[rows],
-        piece.observed_delta_ms[rows],
-        piece.interval_ms[rows],
-        piece.ingest_ms[rows],
-        piece.origins,
-        piece.origin_of[rows],
-        blocks,
-        piece.stored,
-    )
-
-
-def select_rows(piece: Piece, rows: Rows) -> Piece:
-    """Return some rows of a piece."""
-    return _subset(piece, rows)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.process.carry import followed
-from secondsight.process.cells import RANK, VALUE_RANK, WINDOW_MS, Rows, Window
+from secondsight.process.cells import RANK, VALUE_RANK, WINDOW_MS, Window
 from secondsight.process.enrich import Stamps
 from secondsight.process.kinds import KindState
+from secondsight.process.pieces import Rows
 from secondsight.process.raw import selection_of, source_rank
 from secondsight.process.series import I32
 from secondsight.process.window import Cells, Priors, Rollup, Samples

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from secondsight.contracts import LogConsumer
 from secondsight.errors import Rejected
 from secondsight.model import Quality
-from secondsight.process.cells import WINDOW_MS, Block, Origin, Piece, select_rows, window_start
+from secondsight.process.cells import WINDOW_MS, window_start
 from secondsight.process.columns import GroupPlan, SchemaPlan
+from secondsight.process.pieces import Block, Origin, Piece, select_rows
 from secondsight.process.series import I32
 from secondsight.wire.content import Frame, Group, Header, ScalarBlock
 from secondsight.wire.envelope import Envelope
-from secondsight.wire.frame import decode
+from secondsight.wire.frame import OpenFrame, open_frame
+from secondsight.wire.header import HeadView
 from secondsight.wire.schema import Definitions
 
 FUTURE_MS = 300_000
@@ -57,25 +59,25 @@ class DefinitionReader:
             count += len(records)
         return count
 
-    def decode(self, envelope: Envelope) -> Frame:
-        """Decode the frame of an envelope.
+    def open(self, envelope: Envelope) -> OpenFrame:
+        """Open the frame of an envelope.
 
         Raises:
-            Rejected: As `wire.frame.decode`; `schema_unknown` after the topic was searched.
+            Rejected: As `wire.frame.open_frame`; `schema_unknown` after the topic was searched.
             Retryable: The log is away.
         """
         try:
-            return decode(envelope.body, self.definitions)
+            return open_frame(envelope.body, self.definitions)
         except Rejected as error:
             if error.code != "schema_unknown":
                 raise
         self.read()
         try:
-            return decode(envelope.body, self.definitions)
+            return open_frame(envelope.body, self.definitions)
         except Rejected as error:
             if error.code != "schema_unknown" or not self._search(envelope.body):
                 raise
-        return decode(envelope.body, self.definitions)
+        return open_frame(envelope.body, self.definitions)
 
     def close(self) -> None:
         """Close the topic; may be called twice."""
@@ -117,11 +119,9 @@ class Seen:
             self._seen.popitem(last=False)
 
 
-def frame_key(envelope: Envelope, header: Header) -> tuple[object, ...]:
-    """Return what two exact repeats of a frame have in common."""
-    body = envelope.body
-    place = (envelope.tenant_id, envelope.cluster_id, header.collector_id)
-    return (*place, header.spool_id, header.first_sequence, header.last_sequence, len(body), crc32(body))
+def frame_key(envelope: Envelope, view: HeadView) -> tuple[str, str, bytes]:
+    """Return what two exact repeats of a frame have in common: their heads hold the body's checksum."""
+    return envelope.tenant_id, envelope.cluster_id, envelope.body[: view.header_bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def decode_rows(frame: Frame, ingest_ms: int, plan: SchemaPlan, subjects: Subjec
     return Decoded(_by_window(select_rows(piece, kept)), lost, values, int(time_ms[kept].max()))
 
 
-def origin_of(header: Header) -> Origin:
+def origin_of(header: Header | HeadView) -> Origin:
     """Return what describes the rows of a frame."""
     uncertain = header.clock_uncertainty_ms >= UNCERTAIN_MS and abs(header.clock_offset_ms or 0) > OFFSET_MS
     return Origin(

@@ -6,8 +6,9 @@ from typing import Any
 
 from secondsight.model import EntityKind
 from secondsight.process.land import Row
-from secondsight.wire.content import Entity, Frame
+from secondsight.wire.content import Entity, EntityTable, Header
 from secondsight.wire.envelope import Envelope
+from secondsight.wire.header import HeadView
 
 REFRESH_MS = 60_000
 """How often `last_seen` of an entity is written again while it is seen."""
@@ -41,7 +42,7 @@ class EntityBook:
 
     def __init__(self) -> None:
         self._stays: dict[Key, Stay] = {}
-        self._sightings: dict[tuple[str, ...], _Sighting] = {}
+        self._sightings: dict[tuple[str, str, str, bytes], _Sighting] = {}
         self._home: dict[tuple[str, str, str, str], Key] = {}
         self._dirty: dict[tuple[Key, int], Row] = {}
 
@@ -54,15 +55,13 @@ class EntityBook:
                 self._stays[key] = Stay(row, row["from_time"], row["last_seen"])
                 self._settle_home(key)
 
-    def see(self, envelope: Envelope, frame: Frame, first_ms: int, last_ms: int) -> None:
+    def see(self, envelope: Envelope, header: Header | HeadView, table: EntityTable, seen: tuple[int, int]) -> None:
         """Take note of a frame whose rows lie between two event times."""
-        header = frame.header
-        name = (envelope.tenant_id, envelope.cluster_id, header.collector_id, header.entities_hash.hex())
+        first_ms, last_ms = seen
+        name = (envelope.tenant_id, envelope.cluster_id, header.collector_id, header.entities_hash)
         known = self._sightings.get(name)
         if known is None:
-            keys = tuple(
-                self._open(envelope, frame, item, (first_ms, last_ms)) for item in frame.content.entities.entities
-            )
+            keys = tuple(self._open(envelope, (header, table), item, seen) for item in table.entities)
             self._sightings[name] = _Sighting(keys, first_ms, last_ms, last_ms)
             return
         if first_ms < known.first_ms:
@@ -82,8 +81,10 @@ class EntityBook:
         """Forget what was taken; it is written."""
         self._dirty.clear()
 
-    def _open(self, envelope: Envelope, frame: Frame, item: Entity, seen: tuple[int, int]) -> Key:
-        header, table = frame.header, frame.content.entities
+    def _open(
+        self, envelope: Envelope, origin: tuple[Header | HeadView, EntityTable], item: Entity, seen: tuple[int, int]
+    ) -> Key:
+        header, table = origin
         key: Key = (
             envelope.tenant_id,
             envelope.cluster_id,

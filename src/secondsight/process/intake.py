@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from secondsight.contracts import LogConsumer, LogRecord
 from secondsight.errors import Permanent
 from secondsight.model import EntityKind
-from secondsight.process.cells import WINDOW_MS, Piece, Settled
+from secondsight.process.cells import WINDOW_MS, Settled
 from secondsight.process.columns import SchemaPlan
 from secondsight.process.deadletter import (
     DEAD_LETTER,
@@ -24,7 +24,7 @@ from secondsight.process.deadletter import (
     refused_row,
     undecoded_row,
 )
-from secondsight.process.decode import Decoded, DefinitionReader, Seen, decode_rows, frame_key
+from secondsight.process.decode import Decoded, DefinitionReader, Seen, Subjects, decode_rows, frame_key
 from secondsight.process.enrich import Attribution, Fact
 from secondsight.process.kinds import KindState
 from secondsight.process.land import (
@@ -40,15 +40,19 @@ from secondsight.process.land import (
 )
 from secondsight.process.load import load_pieces
 from secondsight.process.misfits import column_values, fitting, misfits
+from secondsight.process.pieces import Piece, Pile
 from secondsight.process.restamp import Restamper
 from secondsight.process.spans import SpanKey
+from secondsight.process.stacks import MAX_MEMBERS, Likeness, Member, likeness, piles_of, sound_members
 from secondsight.process.watermark import Progress
 from secondsight.process.world import HORIZON_MS, World
 from secondsight.process.write import places_of
 from secondsight.store.schema import raw_table, rollup_table
+from secondsight.wire.blocks import SCALARS
 from secondsight.wire.content import Frame, Header
 from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
-from secondsight.wire.header import read_header
+from secondsight.wire.frame import OpenFrame, read_content, read_frame
+from secondsight.wire.header import HeadView, header_of, read_header
 
 MAX_LOADS = 64
 """Collectors whose rows are loaded by one query."""
@@ -60,16 +64,30 @@ class Batch:
 
     Attributes:
         pieces: Kind, window start, schema hash -> (piece, position of its record).
-        observed: (progress, header, newest event time, admission, log time), in log order.
+        stacks: Frames that are read together.
+        piles: Kind, window start, pile, position of the record of each member.
+        observed: (progress, head, newest event time, admission, log time).
         facts: Allocation facts with the position of their record.
     """
 
     pieces: dict[tuple[EntityKind, int, bytes], list[tuple[Piece, Position]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    observed: list[tuple[Progress, Header, int, int, int]] = field(default_factory=list)
+    stacks: dict[Likeness, list[Member]] = field(default_factory=lambda: defaultdict(list))
+    piles: list[tuple[EntityKind, int, Pile, list[Position]]] = field(default_factory=list)
+    observed: list[tuple[Progress, HeadView, int, int, int]] = field(default_factory=list)
     facts: list[tuple[Fact, Position]] = field(default_factory=list)
     keys: list[tuple[object, ...]] = field(default_factory=list)
+
+    def spans(self) -> set[SpanKey]:
+        """Return the spans that it adds to."""
+        alone = {
+            (kind, start_ms, piece.collector)
+            for (kind, start_ms, _), items in self.pieces.items()
+            for piece, _ in items
+        }
+        piled = {(kind, start_ms, collector) for kind, start_ms, pile, _ in self.piles for collector in pile.collectors}
+        return alone | piled
 
 
 class Intake:
@@ -116,12 +134,17 @@ class Intake:
         batch = Batch()
         for record in self._waiting:
             self._decode(record, batch)
+        for alike, members in batch.stacks.items():
+            for first in range(0, len(members), MAX_MEMBERS):
+                self._take_together(alike, members[first : first + MAX_MEMBERS], batch)
         self._make_ready(batch)
+        for kind, start_ms, pile, positions in batch.piles:
+            batch.pieces[kind, start_ms, b""] += self._apply_pile(self._world.kinds[kind], start_ms, pile, positions)
         for (kind, start_ms, _), items in batch.pieces.items():
             self._apply(self._world.kinds[kind], start_ms, items)
         self._restamper.take(batch.facts)
-        for progress, header, newest_ms, ingest_ms, log_ms in batch.observed:
-            progress.observe(header, newest_ms, ingest_ms, log_ms)
+        for progress, view, newest_ms, ingest_ms, log_ms in batch.observed:
+            progress.observe(view, newest_ms, ingest_ms, log_ms)
         for key in batch.keys:
             self._seen.add(key)
         self._advance(drained)
@@ -152,7 +175,10 @@ class Intake:
         try:
             self._decode_body(envelope, position, batch)
         except Permanent as error:
-            self._dead(refused_row(position, error, envelope, _header_of(envelope)))
+            self._refuse(envelope, position, error)
+
+    def _refuse(self, envelope: Envelope, position: Position, error: Permanent) -> None:
+        self._dead(refused_row(position, error, envelope, _header_of(envelope)))
 
     def _decode_body(self, envelope: Envelope, position: Position, batch: Batch) -> None:
         landing = self._world.writer.landing
@@ -166,45 +192,112 @@ class Intake:
                 self._decode_frame(envelope, position, batch)
 
     def _decode_frame(self, envelope: Envelope, position: Position, batch: Batch) -> None:
-        world = self._world
-        frame = self._definitions.decode(envelope)
-        header = frame.header
-        place = (envelope.tenant_id, envelope.region, envelope.cluster_id, header.collector_id)
-        collector, progress = world.progress_of(place, header.host_id, position.partition)
-        progress.host_id, progress.partition = header.host_id, position.partition
-        key = frame_key(envelope, header)
+        """Put a frame to those like it, or take it in."""
+        opened = self._definitions.open(envelope)
+        key = frame_key(envelope, opened.view)
         if key in self._seen:
-            world.metrics.count("processor_duplicate_frames_total")
-            newest_ms = _newest(header, envelope.ingest_time_ms)
-            batch.observed.append((progress, header, newest_ms, envelope.ingest_time_ms, position.append_ms))
+            self._take_again(envelope, position, opened.view, batch)
             return
-        state = world.kinds[header.kind]
-        plan = state.plan(header.schema_hash, frame.content.schema)
-        subjects = state.subjects(collector, header.entities_hash, frame.content.entities)
+        blocks = opened.blocks
+        if blocks and blocks[0].kind == SCALARS and not self._plan(opened).dropped:
+            member = Member(envelope, position, opened, key, blocks[0].data, opened.view.correction_ms)
+            alike = likeness(member)
+            if alike is not None:
+                batch.stacks[alike].append(member)
+                return
+        self._take_alone(envelope, position, opened, batch)
+
+    def _plan(self, opened: OpenFrame) -> SchemaPlan:
+        return self._world.kinds[opened.view.kind].plan(opened.known.hash, opened.known.schema)
+
+    def _take_again(self, envelope: Envelope, position: Position, view: HeadView, batch: Batch) -> None:
+        """Take note of an exact repeat."""
+        _, progress = self._progress(envelope, position, view)
+        self._world.metrics.count("processor_duplicate_frames_total")
+        newest_ms = _newest(header_of(envelope.body, view), envelope.ingest_time_ms)
+        batch.observed.append((progress, view, newest_ms, envelope.ingest_time_ms, position.append_ms))
+
+    def _progress(self, envelope: Envelope, position: Position, view: HeadView) -> tuple[int, Progress]:
+        place = (envelope.tenant_id, envelope.region, envelope.cluster_id, view.collector_id)
+        collector, progress = self._world.progress_of(place, view.host_id, position.partition)
+        progress.host_id, progress.partition = view.host_id, position.partition
+        return collector, progress
+
+    def _take_alone(self, envelope: Envelope, position: Position, opened: OpenFrame, batch: Batch) -> None:
+        world, view = self._world, opened.view
+        frame = read_frame(envelope.body, opened)
+        collector, progress = self._progress(envelope, position, view)
+        plan = self._plan(opened)
+        subjects = world.kinds[view.kind].subjects(collector, view.entities_hash, opened.entities)
         decoded = decode_rows(frame, envelope.ingest_time_ms, plan, subjects)
         for start_ms, piece in decoded.pieces:
-            batch.pieces[header.kind, start_ms, header.schema_hash].append((piece, position))
+            batch.pieces[view.kind, start_ms, view.schema_hash].append((piece, position))
         self._note_losses(Source(envelope, frame), position, plan, decoded)
         self._land(Source(envelope, frame), position, batch)
         self._see_entities(envelope, frame, decoded)
+        batch.keys.append(frame_key(envelope, view))
+        batch.observed.append((progress, view, decoded.newest_ms, envelope.ingest_time_ms, position.append_ms))
+        world.metrics.count("processor_values_total", view.values)
+
+    def _take_together(self, alike: Likeness, members: list[Member], batch: Batch) -> None:
+        """Take in frames that are alike; those that do not hold what they announce are refused one by one."""
+        good = sound_members(members, alike.shape).tolist()
+        taken: list[Member] = []
+        subjects: list[Subjects] = []
+        for member, is_sound in zip(members, good, strict=True):
+            try:
+                if is_sound:
+                    subjects.append(self._accept(member, batch))
+                    taken.append(member)
+                else:
+                    self._take_alone(member.envelope, member.position, member.opened, batch)
+            except Permanent as error:
+                self._refuse(member.envelope, member.position, error)
+        if not taken:
+            return
+        opened, positions = taken[0].opened, [member.position for member in taken]
+        for start_ms, pile in piles_of(taken, subjects, self._plan(opened), alike):
+            batch.piles.append((opened.view.kind, start_ms, pile, positions))
+        self._world.metrics.count("processor_values_total", sum(member.opened.view.values for member in taken))
+
+    def _accept(self, member: Member, batch: Batch) -> Subjects:
+        """Take in all of a frame but its scalars.
+
+        Raises:
+            Rejected: Something else in it is malformed; nothing of it was taken.
+        """
+        envelope, position, (view, _, table, blocks), key, *_ = member
+        frame = None
+        if len(blocks) > 1:
+            frame = Frame(header_of(envelope.body, view), read_content(member.opened, blocks[1:]))
+        collector, progress = self._progress(envelope, position, view)
+        if frame is not None:
+            self._note_losses(Source(envelope, frame), position, None, None)
+            self._land(Source(envelope, frame), position, batch)
+        span_ms = member.span_ms
+        self._world.entities.see(envelope, view, table, span_ms)
         batch.keys.append(key)
-        batch.observed.append((progress, header, decoded.newest_ms, envelope.ingest_time_ms, position.append_ms))
-        world.metrics.count("processor_values_total", header.values)
+        batch.observed.append((progress, view, span_ms[1], envelope.ingest_time_ms, position.append_ms))
+        return self._world.kinds[view.kind].subjects(collector, view.entities_hash, table)
 
     def _see_entities(self, envelope: Envelope, frame: Frame, decoded: Decoded) -> None:
         if decoded.pieces:
             first_ms = min(int(piece.time_ms.min()) for _, piece in decoded.pieces)
-            self._world.entities.see(envelope, frame, first_ms, decoded.newest_ms)
+            table = frame.content.entities
+            self._world.entities.see(envelope, frame.header, table, (first_ms, decoded.newest_ms))
 
-    def _note_losses(self, source: Source, position: Position, plan: SchemaPlan, decoded: Decoded) -> None:
+    def _note_losses(
+        self, source: Source, position: Position, plan: SchemaPlan | None, decoded: Decoded | None
+    ) -> None:
+        """Dead-letter what has no place; frames without a plan have scalars that all do."""
         envelope, header = source.envelope, source.frame.header
         content, found = source.frame.content, misfits(source.frame.content, self._world.catalog)
         losses = [
             Loss(DEAD_LETTER, reason, reason, name, header.rows, column_values(content, name))
-            for name, reason in plan.dropped
+            for name, reason in (plan.dropped if plan else ())
         ]
         losses += [Loss(DEAD_LETTER, reason, reason, item.metric, n, n) for (item, reason), n in found.items()]
-        if decoded.future_rows:
+        if decoded and decoded.future_rows:
             text = f"{decoded.future_rows} rows lie more than 5 min ahead of their admission"
             losses.append(Loss(QUARANTINE, "future", text, rows=decoded.future_rows, values=decoded.future_values))
         for loss in losses:
@@ -242,18 +335,20 @@ class Intake:
         """Load windows of which parts may be in the store and not in memory."""
         world = self._world
         wanted: dict[tuple[EntityKind, int, str, str], set[int]] = defaultdict(set)
-        for (kind, start_ms, _), items in batch.pieces.items():
-            for piece, _ in items:
-                key: SpanKey = (kind, start_ms, piece.collector)
-                span = world.spans.open.get(key)
-                written = world.progress[piece.collector].may_be_written(kind, start_ms) or key in world.spans.closing
-                if (span is None and written) or (span is not None and span.reopened and not span.loaded):
-                    tenant, _, cluster, _ = world.collectors.items[piece.collector]
-                    wanted[kind, start_ms, tenant, cluster].add(piece.collector)
+        for kind, start_ms, collector in batch.spans():
+            key: SpanKey = (kind, start_ms, collector)
+            span = world.spans.open.get(key)
+            if (span.reopened and not span.loaded) if span is not None else self._may_be_written(key):
+                tenant, _, cluster, _ = world.collectors.items[collector]
+                wanted[kind, start_ms, tenant, cluster].add(collector)
         if wanted:
             self._write_all()
         for (kind, start_ms, _, _), collectors in wanted.items():
             reopen(world, world.kinds[kind], start_ms, sorted(collectors))
+
+    def _may_be_written(self, key: SpanKey) -> bool:
+        kind, start_ms, collector = key
+        return self._world.progress[collector].may_be_written(kind, start_ms) or key in self._world.spans.closing
 
     def _write_all(self) -> None:
         world = self._world
@@ -278,6 +373,22 @@ class Intake:
                 self._count(done)
             self._count_late(start_ms, reopened)
         self._announce_replayed(state, start_ms, [piece for piece, position in items if self._is_replay(position)])
+
+    def _apply_pile(
+        self, state: KindState, start_ms: int, pile: Pile, positions: Sequence[Position]
+    ) -> list[tuple[Piece, Position]]:
+        """Apply a pile, and return those of its members whose windows were opened again."""
+        reopened: list[int] = []
+        for number, (collector, position) in enumerate(zip(pile.collectors, positions, strict=True)):
+            span = self._world.spans.get((state.kind, start_ms, collector))
+            span.touch(position.partition, position.offset, position.append_ms)
+            if span.reopened or self._is_replay(position):
+                reopened.append(number)
+        alone = [(pile.member(number), positions[number]) for number in reopened]
+        if len(alone) < len(positions):
+            rest = sorted(set(range(len(positions))) - set(reopened))
+            self._count(state.window(start_ms).pile(pile.select(rest) if alone else pile))
+        return alone
 
     def _count(self, done: Settled) -> None:
         metrics = self._world.metrics

@@ -37,6 +37,7 @@ class KindState:
         self.epochs: Interner[str] = Interner("")
         self.carry = Carry(self.layout)
         self.collectors = collectors
+        self._expected_rows = MIN_ROWS
         self._plans: dict[bytes, SchemaPlan] = {}
         self._subjects: dict[tuple[int, bytes], Subjects] = {}
 
@@ -60,8 +61,10 @@ class KindState:
         """Return the open window of a start, new or known."""
         known = self.windows.get(start_ms)
         if known is None:
-            largest = max((window.size for window in self.windows.values()), default=0)
-            known = self.windows[start_ms] = Window(self.layout, start_ms, max(MIN_ROWS, largest + largest // 16))
+            sizes = (window.size for window in self.windows.values())
+            self._expected_rows = max(MIN_ROWS, self._expected_rows * 7 // 8, *sizes)
+            capacity = self._expected_rows + self._expected_rows // 16
+            known = self.windows[start_ms] = Window(self.layout, start_ms, capacity)
         return known
 
     def hosts_of(self, series: NDArray[np.int32]) -> list[str]:

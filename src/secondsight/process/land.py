@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from secondsight.errors import Rejected
-from secondsight.process.cells import Origin
 from secondsight.process.decode import origin_of
 from secondsight.process.enrich import FIELDS, NOBODY, Attribution, Fact
+from secondsight.process.pieces import Origin
 from secondsight.process.raw import source_rank
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, WideColumn, arrow_table
 from secondsight.store.spec import TableSpec

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from secondsight.contracts import Store
 from secondsight.model import Quality
 from secondsight.process.carry import FOLLOWED
-from secondsight.process.cells import WINDOW_MS, Block, Origin, Piece, select_rows
+from secondsight.process.cells import WINDOW_MS
 from secondsight.process.columns import MetricGroup
 from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.patterns import LOOKBACK_MS
+from secondsight.process.pieces import Block, Origin, Piece, select_rows
 from secondsight.process.series import I32
 from secondsight.process.window import Priors
 from secondsight.store.schema import raw_table, rollup_table

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.model import QUALITY_RANK, Quality
-from secondsight.process.cells import RANK, VALUE_RANK, Rows, Window
+from secondsight.process.cells import RANK, VALUE_RANK, Window
 from secondsight.process.enrich import FIELDS, Allocations
+from secondsight.process.pieces import Rows
 from secondsight.process.series import I32, SeriesTable, compact, dictionary_column, series_columns
 from secondsight.store.rows import ColumnValues, MapColumn, NullableColumn, WideColumn
 

@@ -22,6 +22,7 @@ from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
 
 LONGEST_WAIT_SECONDS = 10.0
+PACE_SECONDS = 0.2
 MANY_SPANS, DUE_SECONDS = 256, 2.0
 SMALL_SHARE = 8
 """A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
@@ -78,7 +79,7 @@ class Processor:
         self._settler = Settler(self.world)
         self._rollup_at = self._due_at = clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
-        self._closed = False
+        self._closed = self._behind = False
 
     def step(self, wait_seconds: float = 0.0) -> int:
         """Take in what the log has, write what is due; return the number of records taken.
@@ -92,7 +93,8 @@ class Processor:
         self._intake.keep(polled.records)
         self._intake.assign(polled.assigned)
         size = sum(len(record.value) for record in polled.records)
-        self._intake.take(polled.assigned if 2 * size < self.config.poll_bytes else ())
+        self._behind = 2 * size >= self.config.poll_bytes
+        self._intake.take(() if self._behind else polled.assigned)
         self._write_due()
         return len(polled.records)
 
@@ -121,16 +123,23 @@ class Processor:
     def run(self, stop: Flag) -> None:
         """Step until `stop` is set; wait and go on whenever the store or the log is away."""
         wait_seconds = 0.1
-        gc.collect()
-        gc.freeze()
+        spare_collector()
         while not stop.is_set():
             try:
-                self.step(0.2)
+                began_seconds = self._clock.monotonic_seconds()
+                self.step(PACE_SECONDS)
                 wait_seconds = 0.1
+                self._pace(began_seconds)
             except Retryable as error:
                 self.metrics.count("processor_retries_total")
                 self._clock.sleep(error.retry_after_seconds or wait_seconds)
                 wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
+
+    def _pace(self, began_seconds: float) -> None:
+        """Wait a little unless the log holds more: frames that come together cost less."""
+        left_seconds = began_seconds + PACE_SECONDS - self._clock.monotonic_seconds()
+        if left_seconds > 0 and not self._behind:
+            self._clock.sleep(left_seconds)
 
     def close(self) -> None:
         """Leave the log without writing or committing; may be called twice. Reading again gives the same rows."""
@@ -180,3 +189,10 @@ class Processor:
         self.metrics.gauge("processor_window_bytes", world.window_bytes())
         newest = max(world.frontiers.values(), default=0)
         self.metrics.gauge("processor_lag_seconds", max(0, self._clock.now_ms() - newest) / 1000 if newest else 0.0)
+
+
+def spare_collector() -> None:
+    """Have the garbage collector look at young objects rarely: hardly any are in cycles, and there are very many."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from secondsight.model import EntityKind
-from secondsight.process.cells import WINDOW_MS, Rows, Window
+from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
 from secondsight.process.intake import reopen
 from secondsight.process.kinds import KindState
 from secondsight.process.late import PriorSource, Replaced, distinct, replaced
 from secondsight.process.load import Stored, load_rollup_keys, next_windows
+from secondsight.process.pieces import Rows
 from secondsight.process.rollups import rollup_columns, tombstone_columns
 from secondsight.process.series import COLLECTOR, I32
 from secondsight.process.spans import Span, SpanKey, is_due

@@ -59,7 +59,10 @@ class OpenSpans:
 
     def get(self, key: SpanKey) -> Span:
         """Return the open span of a key, new or known."""
-        return self.open.setdefault(key, Span())
+        known = self.open.get(key)
+        if known is None:
+            known = self.open[key] = Span()
+        return known
 
     def close(self, key: SpanKey) -> None:
         """Move a span to those that wait for their rollup to be written."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from secondsight.process.cells import WINDOW_MS
 from secondsight.wire.content import Header
+from secondsight.wire.header import HeadView
 
 NATIVE_SOURCES = frozenset({"host", "nvml", "dcgm", "scrape", "simulate"})
 NATIVE_LATENESS_MS = 10_000
@@ -56,7 +57,7 @@ class Progress:
     version: int = 0
     idle: bool = False
 
-    def observe(self, header: Header, newest_ms: int, ingest_ms: int, log_ms: int) -> None:
+    def observe(self, header: Header | HeadView, newest_ms: int, ingest_ms: int, log_ms: int) -> None:
         """Take note of a frame; `newest_ms` is the newest event time that was taken from it, or 0."""
         self.seen_ms = max(self.seen_ms, log_ms)
         self.ingest_ms = max(self.ingest_ms, ingest_ms)
@@ -92,7 +93,7 @@ class Progress:
         return max(self.newest_ms, self.ingest_ms) - self.ordered_ms > BACKLOG_MS
 
 
-def lateness_ms(header: Header) -> int:
+def lateness_ms(header: Header | HeadView) -> int:
     """Return how long the in-order lane of a source is waited for."""
     if header.source in NATIVE_SOURCES:
         return NATIVE_LATENESS_MS
