@@ -7,12 +7,14 @@ import pytest
 
 from query_fixture import T0, Row, insert_entity, insert_rollups, insert_rows, scope_of
 from secondsight.catalog.load import load_catalog
+from secondsight.query.aggregates import PAIRED
 from secondsight.query.compile import compile_series, label_columns
+from secondsight.query.coverage import Held
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import Situation, plan_series
 from secondsight.query.request import QueryText, parse_query
-from secondsight.query.rows import back_of, compile_rows, figures_of, rows_of, suits_rows
+from secondsight.query.rows import back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -165,15 +167,24 @@ def test_a_small_question_has_the_figures_of_a_large_one(store, resolution, seve
         scope = scope_of("t1", "t2") if several_sources else scope_of("t2")
         large, small = compile_series(plan, scope), compile_rows([plan], scope, back_of([plan]))
         expected = store.query(large.sql, large.params, large.settings)
-        found = figures_of(rows_of(store.query(small.sql, small.params, small.settings)), plan)
+        rows = rows_of(store.query(small.sql, small.params, small.settings))
+        begins = plan.span.from_ms == T0 and plan.selected.aggregate in PAIRED
+        assert lacks_before(rows, [plan]) is begins
+        found = figures_of(rows, plan)
         labels = ("tenant_id", "cluster_id", "host_id", "entity", "part")
-        assert values_of(found, labels) == pytest.approx(values_of(expected, labels), rel=1e-12), (metric, aggregate)
-        quality = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
-        held = [
-            {tuple(row[name] for name in labels): [row[name] for name in quality] for row in one if row["is_entity"]}
-            for one in (found.to_pylist(), expected.to_pylist())
-        ]
-        assert held[0] == held[1], (metric, aggregate)
+        points = {
+            (*(label[name] for name in labels), time_ms): value
+            for label, times, values in found.cut
+            for time_ms, value in zip(times.tolist(), values.tolist(), strict=True)
+        }
+        assert points == pytest.approx(values_of(expected, labels), rel=1e-12), (metric, aggregate)
+        entities = [row for row in expected.to_pylist() if row["is_entity"]]
+        held = {
+            "\0".join(row[name] for name in labels): Held(row["slots"], row["first_ms"], row["last_ms"], row["gaps"])
+            for row in entities
+        }
+        assert found.held == held, (metric, aggregate)
+        assert (found.late, found.rows) == tuple(sum(row[name] for row in entities) for name in ("late", "rows"))
 
 
 @pytest.mark.parametrize("resolution", ["7s", "30s", "2m", "range"])

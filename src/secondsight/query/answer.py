@@ -86,10 +86,9 @@ class Answer:
     tier: str = "hot"
 
 
-def cut_series(points: Any, groups: Sequence[Group], kind: EntityKind) -> list[tuple[dict[str, str], I64, F64]]:
+def cut_series(points: Any, groups: Sequence[Group]) -> list[tuple[dict[str, str], I64, F64]]:
     """Return (labels, window starts, figures as stored) per series of the rows of a compiled statement."""
     names = label_columns(groups)
-    answer_names = LABEL_NAMES | {"entity": "gpuId" if kind is EntityKind.GPU else "entityId"}
     codes, firsts = _series_codes(points, names)
     order = np.lexsort((points["bucket_ms"].to_numpy(), codes))
     times = points["bucket_ms"].to_numpy()[order].astype(np.int64)
@@ -101,9 +100,14 @@ def cut_series(points: Any, groups: Sequence[Group], kind: EntityKind) -> list[t
     for label, start, end in zip(labels, edges[:-1], edges[1:], strict=True):
         there = known[start:end]
         if there.any():
-            named = {answer_names[name]: label[name] or "" for name in names}
-            cut.append((named, times[start:end][there], figures[start:end][there]))
-    return sorted(cut, key=lambda one: tuple(one[0].values()))
+            cut.append((label, times[start:end][there], figures[start:end][there]))
+    return sorted(cut, key=lambda one: tuple(value or "" for value in one[0].values()))
+
+
+def named_labels(labels: Mapping[str, str | None], kind: EntityKind) -> dict[str, str]:
+    """Return labels by their names in answers, from labels by column."""
+    names = LABEL_NAMES | {"entity": "gpuId" if kind is EntityKind.GPU else "entityId"}
+    return {names[column]: value or "" for column, value in labels.items()}
 
 
 def to_json(answer: Answer, form: Format) -> dict[str, Any]:

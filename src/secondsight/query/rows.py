@@ -1,10 +1,10 @@
 """Answer a small question from its rows: read them once for all metrics, and make the figures in numpy.
 
 The same definitions as the statements of `compile.py`, cheaper where few rows are spread over many metrics: one GPU's
-telemetry. The result has the columns of `compile.compile_series`.
+telemetry.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from secondsight.access.scope import Scope
 from secondsight.process.counters import Increase, Pairs, increase_of
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
 from secondsight.query.aggregates import PAIRED, Aggregate
-from secondsight.query.coverage import GAP_MS, GAP_SLOTS
+from secondsight.query.coverage import GAP_MS, GAP_SLOTS, Held, Key
 from secondsight.query.plan import SeriesPlan, Situation, Span
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
@@ -41,12 +41,14 @@ class Rows:
     """Rows of `compile_rows` with what every metric of them shares; shape (rows,) each.
 
     Attributes:
+        labels: Column -> name, by number of the entity.
         entity, series: Number of the entity and part, and of the same by one collector.
         rank: Order of collectors, the best one first; empty where one was promised.
         boot: Number of the host's boot, -1 where it is unknown; empty where no counter was asked for.
     """
 
     table: Any
+    labels: list[dict[str, str]]
     t: I64
     cadence_ms: I64
     late: I64
@@ -54,6 +56,20 @@ class Rows:
     series: I64
     rank: I64
     boot: I64
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one plan gave.
+
+    Attributes:
+        cut: (Labels by column, window starts, figures as stored) per entity and part, in the order of their names.
+    """
+
+    cut: list[tuple[dict[str, str], I64, F64]]
+    held: dict[Key, Held]
+    late: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +156,15 @@ def rows_of(table: Any) -> Rows:
     """Return the rows of `compile_rows` with their series numbered."""
     none = np.empty(0, np.int64)
     names = table.column_names
+    entity = _codes(table, IDENTITY)
+    firsts = np.flatnonzero(np.diff(entity, prepend=-1))
     return Rows(
         table=table,
+        labels=table.select(list(IDENTITY)).take(pa.array(firsts)).to_pylist(),
         t=_integers(table, "t"),
         cadence_ms=_integers(table, "cadence_ms"),
         late=_integers(table, "is_late"),
-        entity=_codes(table, IDENTITY),
+        entity=entity,
         series=_codes(table, _SERIES),
         rank=_ranks(table) if "source_rank" in names else none,
         boot=_boots(table) if "boot_id" in names else none,
@@ -164,14 +183,30 @@ def lacks_before(rows: Rows, plans: Sequence[SeriesPlan]) -> bool:
     return False
 
 
-def figures_of(rows: Rows, plan: SeriesPlan) -> Any:
-    """Return the points of a plan and its rows for coverage, from the rows of `compile_rows`."""
+def figures_of(rows: Rows, plan: SeriesPlan) -> Figures:
+    """Return the points of a plan and what they are worth, from the rows of `compile_rows`."""
     samples = _samples(rows, plan)
-    entities = np.flatnonzero(np.diff(samples.entity, prepend=-1))
     late = rows.late[samples.row]
-    points = _table(rows.table, samples, samples.starts, _figures(samples, plan.selected.aggregate), late)
-    unknown = np.full(entities.size, np.nan)
-    return pa.concat_tables([points, _table(rows.table, samples, entities, unknown, late, is_entity=1)])
+    figures = np.asarray(_figures(samples, plan.selected.aggregate), np.float64)
+    times, codes = samples.bucket_ms[samples.starts], samples.entity[samples.starts]
+    known = ~np.isnan(figures)
+    cut = []
+    for entity in np.unique(codes).tolist():
+        there = known & (codes == entity)
+        if there.any():
+            cut.append((rows.labels[entity], times[there], figures[there]))
+    held = dict(_held(rows, samples))
+    return Figures(cut, held, int(late.sum()), samples.t.size)
+
+
+def _held(rows: Rows, samples: _Samples) -> Iterator[tuple[Key, Held]]:
+    """Yield what the tables hold of each entity and part."""
+    starts = np.flatnonzero(np.diff(samples.entity, prepend=-1))
+    ends = np.append(starts[1:], samples.t.size)[: starts.size]
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        key = "\0".join(rows.labels[int(samples.entity[start])].values())
+        slots, gaps = int(samples.is_slot[start:end].sum()), int(samples.is_gap[start:end].sum())
+        yield key, Held(slots, int(samples.t[start]), int(samples.t[end - 1]), gaps)
 
 
 def _present(rows: Rows, plan: SeriesPlan) -> Bools:
@@ -277,23 +312,6 @@ def _paired_figures(samples: _Samples, aggregate: Aggregate) -> F64:
         known = _sums(samples.is_pair, samples) > 0
         return np.where(known, _sums(samples.increase, samples), np.nan)
     return _sums(samples.is_reset if aggregate is Aggregate.RESETS else samples.is_change, samples)
-
-
-def _table(rows: Any, samples: _Samples, starts: NDArray[np.intp], figures: Any, late: I64, is_entity: int = 0) -> Any:
-    identity = rows.select(list(IDENTITY)).take(pa.array(samples.row[starts]))
-    ends = np.append(starts[1:], samples.t.size) - 1
-    runs = (
-        ("slots", np.add, samples.is_slot.astype(np.int64)),
-        ("first_ms", np.minimum, samples.t),
-        ("last_ms", np.maximum, samples.t),
-        ("gaps", np.add, samples.is_gap.astype(np.int64)),
-        ("late", np.add, late),
-    )
-    columns = {name: identity[name] for name in IDENTITY}
-    columns |= {"bucket_ms": samples.bucket_ms[starts], "figure": pa.array(figures, pa.float64())}
-    columns |= {name: combine.reduceat(values, starts) if starts.size else values for name, combine, values in runs}
-    columns |= {"rows": ends - starts + 1, "is_entity": np.full(starts.size, is_entity)}
-    return pa.table(columns)
 
 
 def _sums(values: Values, samples: _Samples) -> F64:

@@ -18,7 +18,7 @@ from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.model import Quality
 from secondsight.query.aggregates import is_scaled, unit_of
-from secondsight.query.answer import Answer, Series, cut_series
+from secondsight.query.answer import Answer, Series, cut_series, named_labels
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
     Coverage,
@@ -36,7 +36,7 @@ from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series
 from secondsight.query.request import Filters, MetricQuery
-from secondsight.query.rows import Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
+from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds
@@ -223,32 +223,33 @@ def _ranked(points: pa.Table, best: Best) -> pa.Table:
     return points.take(pa.array(order[: best.count]))
 
 
-def _part(plan: SeriesPlan, rows: pa.Table, best: Best | None) -> _Part:
+def _part(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> _Part:
+    if not isinstance(found, Figures):
+        found = _figures_of_table(found, plan, best)
+    newest_ms = max((one.last_ms for one in found.held.values()), default=None)
+    return _Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows)
+
+
+def _figures_of_table(rows: pa.Table, plan: SeriesPlan, best: Best | None) -> Figures:
     is_entity = rows["is_entity"].to_numpy() == 1
     stored, points = rows.filter(pa.array(is_entity)), rows.filter(pa.array(~is_entity))
-    held = held_of(stored)
-    return _Part(
-        series=_series(points if best is None else _ranked(points, best), plan),
-        plan=plan,
-        held=held,
-        newest_ms=max((one.last_ms for one in held.values()), default=None),
-        late=_total(stored, "late"),
-        rows=_total(stored, "rows"),
-    )
+    cut = cut_series(points if best is None else _ranked(points, best), plan.groups)
+    return Figures(cut, held_of(stored), _total(stored, "late"), _total(stored, "rows"))
 
 
 def _place(plan: SeriesPlan) -> Hashable:
     return (plan.selected.metric.kind, plan.filters)
 
 
-def _series(points: pa.Table, plan: SeriesPlan) -> tuple[Series, ...]:
+def _series(found: Figures, plan: SeriesPlan) -> tuple[Series, ...]:
     metric, aggregate = plan.selected.metric, plan.selected.aggregate
     scaled = is_scaled(aggregate)
     unit = unit_of(metric, aggregate)
-    return tuple(
-        Series(metric.name, unit, aggregate.value, labels, times, physical_array(metric, values) if scaled else values)
-        for labels, times, values in cut_series(points, plan.groups, metric.kind)
-    )
+    made = []
+    for labels, times, values in found.cut:
+        figures = physical_array(metric, values) if scaled else values
+        made.append(Series(metric.name, unit, aggregate.value, named_labels(labels, metric.kind), times, figures))
+    return tuple(made)
 
 
 def _assembled(query: MetricQuery, parts: list[_Part], progress: Progress, now_ms: int, coverage: Coverage) -> Answer:
