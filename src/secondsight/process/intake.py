@@ -46,7 +46,6 @@ from secondsight.process.spans import SpanKey
 from secondsight.process.stacks import MAX_MEMBERS, Likeness, Member, likeness, piles_of, sound_members
 from secondsight.process.watermark import Progress
 from secondsight.process.world import HORIZON_MS, World
-from secondsight.process.write import places_of
 from secondsight.store.schema import raw_table, rollup_table
 from secondsight.wire.blocks import SCALARS
 from secondsight.wire.content import Frame, Header
@@ -372,18 +371,24 @@ class Intake:
                 world.spans.get((state.kind, start_ms, piece.collector)).changed |= bool(done.appended or done.changed)
                 self._count(done)
             self._count_late(start_ms, reopened)
-        self._announce_replayed(state, start_ms, [piece for piece, position in items if self._is_replay(position)])
+        replayed = {piece.collector for piece, position in items if self._is_replay(position)}
+        self._announce_replayed(state, start_ms, replayed)
 
     def _apply_pile(
         self, state: KindState, start_ms: int, pile: Pile, positions: Sequence[Position]
     ) -> list[tuple[Piece, Position]]:
         """Apply a pile, and return those of its members whose windows were opened again."""
         reopened: list[int] = []
+        replayed: set[int] = set()
         for number, (collector, position) in enumerate(zip(pile.collectors, positions, strict=True)):
             span = self._world.spans.get((state.kind, start_ms, collector))
             span.touch(position.partition, position.offset, position.append_ms)
-            if span.reopened or self._is_replay(position):
+            if span.reopened:
                 reopened.append(number)
+            elif self._is_replay(position):
+                span.changed = True
+                replayed.add(collector)
+        self._announce_replayed(state, start_ms, replayed)
         alone = [(pile.member(number), positions[number]) for number in reopened]
         if len(alone) < len(positions):
             rest = sorted(set(range(len(positions))) - set(reopened))
@@ -403,13 +408,15 @@ class Intake:
         beyond = start_ms + WINDOW_MS < self._world.clock.now_ms() - HORIZON_MS
         self._world.metrics.count("processor_late_rows_total", rows, horizon="beyond" if beyond else "within")
 
-    def _announce_replayed(self, state: KindState, start_ms: int, pieces: list[Piece]) -> None:
+    def _announce_replayed(self, state: KindState, start_ms: int, collectors: Iterable[int]) -> None:
         world, now_ms = self._world, self._world.clock.now_ms()
-        for piece in pieces:
-            if start_ms + WINDOW_MS > world.progress[piece.collector].restored_ms:
-                places = places_of(state, piece.series)
-                world.writer.announce(raw_table(state.kind), places, start_ms, now_ms)
-                world.writer.announce(rollup_table(state.kind), places, start_ms, now_ms)
+        places = set()
+        for collector in collectors:
+            if start_ms + WINDOW_MS > world.progress[collector].restored_ms:
+                tenant, _, cluster, _ = world.collectors.items[collector]
+                places.add((tenant, cluster))
+        world.writer.announce(raw_table(state.kind), places, start_ms, now_ms)
+        world.writer.announce(rollup_table(state.kind), places, start_ms, now_ms)
 
     def _is_replay(self, position: Position) -> bool:
         """Tell whether an earlier process may have taken a record, without having finished with it."""
