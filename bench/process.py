@@ -6,6 +6,7 @@ costs (definitions, series) is left out. Ends with one JSON line.
 """
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -132,7 +133,7 @@ def staged(processor: Processor, times: dict[str, float]) -> None:
 
 def run(processor: Processor, clock: ManualClock, seconds: float) -> None:
     """Step through some time as a processor does that polls every 200 ms."""
-    for _ in range(round(seconds / PACE_SECONDS)):
+    for _ in range(math.ceil(seconds / PACE_SECONDS)):
         clock.move(PACE_SECONDS)
         while processor.step():
             pass
