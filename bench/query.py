@@ -1,7 +1,8 @@
 """Questions over HTTP, on a filled platform: quiet, and again while a live fleet is stored.
 
-128 hosts x 8 GPUs send 20 minutes through the gateway as a backlog; one client asks each question at least 50 times,
-about another GPU or metric each time, with `format=columns`. Then BENCH_HOSTS hosts (4,000) send live beside it.
+128 hosts x 8 GPUs send 20 minutes through the gateway as a backlog; one client asks each question 50 times, or as often
+as half a minute allows, about another GPU or metric each time, with `format=columns`. Then BENCH_HOSTS hosts (4,000)
+send live beside it. Processor time is that of api and processor, whatever else they do.
 Questions about what is not built yet are null.
 """
 
@@ -30,10 +31,13 @@ from secondsight.store.client import FlightStore
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "10" if QUICK else "60"))
 HOSTS = int(os.environ.get("BENCH_HOSTS", "4000"))
-FILL_HOSTS = 32 if QUICK else 128
+FILL_HOSTS = 16 if QUICK else 128
 FILL_SECONDS = 960 if QUICK else 1200
 REPEATS = 50
-WARM_UP = 5
+WARM_UP = 2 if QUICK else 5
+QUIET_SECONDS = 1.5 if QUICK else 30
+PAGE_METRICS = 17
+"""How many metrics the page of a GPU follows."""
 SETTLE_SECONDS = 120
 NOT_BUILT = ("trend_3mo", "p95_temp_3mo", "lake_hour")
 TOP_METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
@@ -83,7 +87,7 @@ def main() -> None:
     with _platform.started() as running:
         end_ms = _fill(running)
         client, questions = Client(running), _questions(end_ms)
-        quiet = _ask_all(running, client, questions, "quiet")
+        quiet = _ask_all(running, client, questions, "quiet", QUIET_SECONDS)
         load, loaded = _under_load(running, client, questions)
     figures: dict[str, Any] = {}
     for name in (*NOT_BUILT, *questions):
@@ -99,13 +103,17 @@ def main() -> None:
 def _fill(running: _platform.Running) -> int:
     """Send the backlog, wait until it is stored, and return where it ends."""
     sent = json.loads(_send(running, FILL_HOSTS, FILL_SECONDS // _fleet.TICKS, "--since", str(FILL_SECONDS))[0])
-    store, deadline, stored = FlightStore(running.data / "run" / "store.address"), time.monotonic() + SETTLE_SECONDS, {}
+    store, deadline, stored = (
+        FlightStore(running.data / "run" / "store.address"),
+        time.monotonic() + SETTLE_SECONDS,
+        {"rows": 0},
+    )
     sql = (
         "SELECT toUInt64(sum(bitShiftRight(version, 112))) AS values, count() AS rows,"
         " toUnixTimestamp64Milli(max(event_time)) AS end_ms FROM {}"
     )
     wanted = FILL_HOSTS * FILL_SECONDS * _fleet.GPUS
-    while stored.get("rows", 0) < wanted and time.monotonic() < deadline:
+    while stored["rows"] < wanted and time.monotonic() < deadline:
         stored = store.query(sql.format("gpu_1s")).to_pylist()[0]
         time.sleep(0.5)
     time.sleep(5)
@@ -120,41 +128,41 @@ def _fill(running: _platform.Running) -> int:
 
 
 def _questions(end_ms: int) -> dict[str, Callable[[], Iterator[str]]]:
-    """Return question -> paths without end, each about another GPU or metric."""
+    """Return question -> paths without end, each about another GPU, metric or instant."""
+    every = _metric_names()
+    quarter = {"from": end_ms - 900_000, "to": end_ms, "resolution": "1s", "format": "columns"}
+    tail = quarter | {"from": end_ms - 15_000, "metrics": ",".join(every[:PAGE_METRICS])}
+    bands = {"metrics": ",".join(TOP_METRICS), "groupBy": "total", "format": "columns", "resolution": "30s"}
+
+    def of_gpu(number: int, asked: dict[str, Any]) -> str:
+        return f"/v1/gpus/{_gpu(number)}/telemetry?{urlencode(asked)}"
+
+    def top(number: int) -> str:
+        asked = {"window": "5m", "n": 5, "metric": TOP_METRICS[number % 4], "at": end_ms - number * 1000}
+        return f"/v1/top?{urlencode(asked)}"
+
+    def hour(number: int, aggregates: str) -> str:
+        at_ms = end_ms - number * 1000
+        asked = bands | {"aggregate": aggregates, "from": at_ms - 3_600_000, "to": at_ms}
+        return f"/v1/metrics/query?{urlencode(asked)}"
+
+    return {
+        "gpu_15min": lambda: (of_gpu(n, quarter | {"metrics": TOP_METRICS[n % 4]}) for n in count()),
+        "gpu_all_metrics": lambda: (of_gpu(n, quarter | {"metrics": ",".join(every)}) for n in count(3)),
+        "fleet_top5": lambda: (top(n) for n in count()),
+        "fleet_bands": lambda: (hour(n, "avg,min,max") for n in count()),
+        "fleet_p95_bands": lambda: (hour(n, "p95") for n in count()),
+        "gpu_tail": lambda: (of_gpu(n % 4, tail) for n in count()),
+    }
+
+
+def _metric_names() -> list[str]:
+    """Return the metrics of a GPU that the fleet sends and that have points."""
     catalog, names = load_catalog(), set()
     for content in _fleet.prepare(1).templates[0].contents[0]:
         if content.schema.kind is EntityKind.GPU:
-            names = {column.metric for column in content.schema.columns}
-    every = ",".join(sorted(name for name in names if legal_aggregates(catalog.get(name))))
-    quarter = {"from": end_ms - 900_000, "to": end_ms, "resolution": "1s", "format": "columns"}
-    five = {"window": "5m", "n": 5, "at": end_ms}
-
-    def gpu_15min() -> Iterator[str]:
-        for number in count():
-            yield f"/v1/gpus/{_gpu(number)}/telemetry?" + urlencode(quarter | {"metrics": TOP_METRICS[number % 4]})
-
-    def gpu_all_metrics() -> Iterator[str]:
-        for number in count(3):
-            yield f"/v1/gpus/{_gpu(number)}/telemetry?" + urlencode(quarter | {"metrics": every})
-
-    def fleet_top5() -> Iterator[str]:
-        for number in count():
-            yield "/v1/top?" + urlencode(five | {"metric": TOP_METRICS[number % 4], "at": end_ms - number * 1000})
-
-    def fleet_bands() -> Iterator[str]:
-        for number in count():
-            asked = {"metrics": ",".join(TOP_METRICS), "aggregate": "avg,min,max,p95", "groupBy": "total"}
-            hour = {"from": end_ms - 3_600_000 - number * 1000, "to": end_ms - number * 1000, "format": "columns"}
-            yield "/v1/metrics/query?" + urlencode(asked | hour)
-
-    def gpu_tail() -> Iterator[str]:
-        metrics = ",".join(every.split(",")[:17])
-        for number in count():
-            tail = quarter | {"from": end_ms - 15_000, "metrics": metrics}
-            yield f"/v1/gpus/{_gpu(number % 4)}/telemetry?" + urlencode(tail)
-
-    asked = (gpu_15min, gpu_all_metrics, fleet_top5, fleet_bands, gpu_tail)
-    return {each.__name__: each for each in asked}
+            names |= {column.metric for column in content.schema.columns}
+    return sorted(name for name in names if legal_aggregates(catalog.get(name)))
 
 
 def _gpu(number: int) -> str:
@@ -181,7 +189,7 @@ def _ask_all(
     client: Client,
     questions: dict[str, Callable[[], Iterator[str]]],
     name: str,
-    seconds: float = float("inf"),
+    seconds: float,
 ) -> dict[str, Asked]:
     found = {}
     for question, paths in questions.items():
@@ -199,7 +207,8 @@ def _ask(running: _platform.Running, client: Client, paths: Iterator[str], secon
     body = b""
     for _ in range(WARM_UP):
         body = client.get(next(paths))
-    before, began, took = running.cpu_seconds(), time.perf_counter(), []
+    took: list[float] = []
+    before, began = running.cpu_seconds(), time.perf_counter()
     while len(took) < REPEATS and (time.perf_counter() - began < seconds or len(took) < REPEATS // 5):
         asked = time.perf_counter()
         body = client.get(next(paths))
