@@ -76,6 +76,15 @@ def test_a_long_path_falls_back_to_a_short_one(store: ChdbStore, tmp_path: Path)
     server.close()
 
 
+@pytest.mark.parametrize("name", ["a b", "50%", "é", "q'\"\\", "a?b#c", "a,b=c;[d]"])
+def test_a_path_that_is_no_address_is_served_too(store: ChdbStore, tmp_path: Path, name: str) -> None:
+    server = start_store_server(store, tmp_path / name)
+    client = FlightStore(tmp_path / name / ADDRESS_FILE)
+    assert client.query("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+    client.close()
+    server.close()
+
+
 def test_a_client_outlives_the_server(store: ChdbStore, tmp_path: Path) -> None:
     client = FlightStore(tmp_path / ADDRESS_FILE)
     for life in range(3):

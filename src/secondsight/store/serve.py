@@ -6,6 +6,7 @@ ticket (`messages.py`); an answer is a stream of record batches. Statements that
 
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -22,6 +23,8 @@ from secondsight.store.statement import is_read
 ADDRESS_FILE = "store.address"
 SOCKET_PATH_MAX_BYTES = 100
 """Unix socket paths end at 108 bytes; some room is left for what a library appends."""
+_ADDRESSABLE = re.compile(r"[A-Za-z0-9/._~-]+")
+"""What a path may hold to stand in an address as it is."""
 
 _flight: Any = untyped_flight
 _log = logging.getLogger(__name__)
@@ -95,9 +98,9 @@ def _handler_class() -> Any:
 
 
 def _private_folder(run_dir: Path) -> Path:
-    """Return a folder that only this user may enter, short enough for a socket."""
+    """Return a folder that only this user may enter, short and plain enough for a socket's address."""
     folder = run_dir.absolute() / "store"
-    if len(os.fsencode(folder / "sock")) > SOCKET_PATH_MAX_BYTES:
+    if len(os.fsencode(folder / "sock")) > SOCKET_PATH_MAX_BYTES or not _ADDRESSABLE.fullmatch(str(folder)):
         return Path(tempfile.mkdtemp(prefix="secondsight-"))
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
