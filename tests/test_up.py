@@ -101,10 +101,15 @@ def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["up", "--simulate", "many"], 1, "HOSTSxGPUS"),
-        (["up", "--listen", "here"], 1, "HOST:PORT"),
-        (["up", "--history", "soon"], 1, "15m"),
-        (["gateway", "--config", "/nowhere.toml"], 1, "cannot read"),
+        (["up", "--simulate", "many"], 2, "HOSTSxGPUS"),
+        (["up", "--listen", "here"], 2, "HOST:PORT"),
+        (["up", "--listen", "127.0.0.1:99999"], 2, "HOST:PORT"),
+        (["up", "--history", "soon"], 2, "15m"),
+        (["up", "--incident", "meteor"], 2, "thermal_runaway"),
+        (["up", "--data", "what?"], 2, "holds '?'"),
+        (["up", "--data", "/proc/nowhere"], 1, "/proc/nowhere"),
+        (["up", "--data", __file__], 1, "test_up.py"),
+        (["gateway", "--config", "/nowhere.toml"], 2, "cannot read"),
         (["query", "power", "--token-file", "/nowhere"], 1, "token"),
     ],
 )

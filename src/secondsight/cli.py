@@ -18,6 +18,8 @@ from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError
 
 Command = Callable[[argparse.Namespace], int]
+WRONG_USE = frozenset({"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "unknown_incident"})
+"""Codes of refusals that mean that a command was used wrongly: exit code 2."""
 DAY_SECONDS = 86_400
 SMALL_FLEET_HOSTS = 32
 DEFAULT_SERVER = "http://127.0.0.1:8470"
@@ -36,13 +38,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(parsed)
     except Rejected as error:
         _complain(f"{error.message} [{error.code}]" + (f"\n  {error.hint}" if error.hint else ""))
-        return 1
+        return 2 if error.code in WRONG_USE else 1
     except SecondsightError as error:
         _complain(str(error))
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        _complain(f"{error.filename or 'the operating system refuses'}: {error.strerror or error}")
+        return 1
     except KeyboardInterrupt:
         return 1
 
@@ -111,7 +116,7 @@ def _up(arguments: argparse.Namespace) -> int:
     from secondsight.up import UpOptions, parse_fleet, run_up
 
     host, _, port = arguments.listen.rpartition(":")
-    if not port.isdigit():
+    if not (port.isascii() and port.isdecimal() and int(port) < 65_535):
         raise Rejected("bad_listen", f"{arguments.listen!r} is not HOST:PORT", "for example 127.0.0.1:8470")
     fleet = None if arguments.simulate in ("0", "") else parse_fleet(arguments.simulate)
     is_small = fleet is not None and fleet[0] <= SMALL_FLEET_HOSTS

@@ -93,6 +93,11 @@ class Supervisor:
                 self._revive(running)
             self.clock.sleep(POLL_SECONDS)
 
+    @property
+    def is_stopping(self) -> bool:
+        """Tell whether somebody asked to stop."""
+        return self._stopping
+
     def request_stop(self) -> None:
         """Make `watch` return; safe in a signal handler."""
         self._stopping = True

@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 from secondsight.access.identity import Role
 from secondsight.access.metadata import open_metadata
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token
+from secondsight.agent.simulate.incidents import incident_named
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.supervise import Part, Supervisor, answers, listening_socket, lock_data
@@ -54,9 +55,12 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
     Returns whether every part stopped by itself.
 
     Raises:
+        Rejected: `bad_data`, `unknown_incident`.
         Retryable: The folder or an address is taken, or a part did not start.
+        OSError: The folder cannot be written.
     """
     data = options.data
+    _require(options)
     lock = lock_data(data)
     try:
         for name in ("ready", "run/store.address"):
@@ -67,7 +71,8 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
         make_tokens(data, [name for name, _, _ in clusters], clock)
         for part in _parts(options, public, inner):
             supervisor.start(part)
-        _announce(options, public, say)
+        if not supervisor.is_stopping:
+            _announce(options, public, say)
         supervisor.watch()
         say("stopping: what was taken in is stored first")
         return supervisor.stop()
@@ -75,6 +80,15 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
         supervisor.stop()
         (data / "ready").unlink(missing_ok=True)
         os.close(lock)
+
+
+def _require(options: UpOptions) -> None:
+    """Refuse before anything starts what no part could work with."""
+    odd = sorted({letter for letter in str(options.data) if letter in '?#"\\' or not letter.isprintable()})
+    if odd:
+        raise Rejected("bad_data", f"--data {str(options.data)!r} holds {odd[0]!r}", "choose a folder without it")
+    for name in options.incidents:
+        incident_named(name)
 
 
 def simulated_clusters(fleet: tuple[int, int] | None) -> list[tuple[str, str, int]]:
