@@ -84,7 +84,7 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
 
 def _require(options: UpOptions) -> None:
     """Refuse before anything starts what no part could work with."""
-    odd = sorted({letter for letter in str(options.data) if letter in '?#"\\' or not letter.isprintable()})
+    odd = sorted({letter for letter in str(options.data) if letter in "?#" or not letter.isprintable()})
     if odd:
         raise Rejected("bad_data", f"--data {str(options.data)!r} holds {odd[0]!r}", "choose a folder without it")
     for name in options.incidents:
