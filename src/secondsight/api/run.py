@@ -9,6 +9,7 @@ from secondsight.api.forward import App
 from secondsight.api.services import Services, make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
+from secondsight.gateway.connection import Connection
 from secondsight.gateway.run import Server, open_listening
 from secondsight.store.client import FlightStore
 
@@ -39,11 +40,11 @@ def open_services(config: ApiConfig, clock: Clock) -> Services:
 
 
 def server_config(app: App, config: ApiConfig) -> uvicorn.Config:
-    """Return how uvicorn serves the api; it never logs requests, whose headers hold secrets."""
+    """Return how uvicorn serves the api, with bounded heads; it never logs requests, whose headers hold secrets."""
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="on",
         access_log=False,
