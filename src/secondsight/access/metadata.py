@@ -80,6 +80,16 @@ TOKENS = Table(
     Column("revoked_ms", BigInteger),
 )
 
+SESSIONS = Table(
+    "sessions",
+    METADATA,
+    Column("id_sha256", LargeBinary(32), primary_key=True),
+    Column("token_id", String(32), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=False),
+    Index("sessions_by_expiry", "expires_ms"),
+)
+
 GRANTS = Table(
     "grants",
     METADATA,

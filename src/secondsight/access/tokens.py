@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from threading import Lock
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, RowMapping, insert, select, update
 
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import ID_LENGTH_MAXIMUM, TOKENS, reading, writing
@@ -24,6 +24,7 @@ SECRET_LENGTH_MAXIMUM = 200
 CACHE_SECONDS = 5.0
 CACHE_ENTRIES = 20_000
 
+_SUBJECT_PREFIX = "token:"
 ROLE_LETTERS: dict[Role, str] = {Role.VIEWER: "v", Role.OPERATOR: "o", Role.ADMIN: "a", Role.COLLECTOR: "c"}
 
 
@@ -79,13 +80,23 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
         "created_ms": now_ms,
         "expires_ms": spec.expires_ms,
     }
-    subject = f"token:{token_id}"
+    subject = subject_of(token_id)
     whole_tenant = (Grant(spec.tenant_id),) if spec.role is Role.ADMIN else ()
     for grant in spec.grants or whole_tenant:
         add_grant(metadata, subject, grant, now_ms)
     with writing(metadata) as connection:
         connection.execute(insert(TOKENS).values(**row))
     return IssuedToken(token_id, subject, secret)
+
+
+def subject_of(token_id: str) -> str:
+    """Return the name under which grants and the audit know a token."""
+    return f"{_SUBJECT_PREFIX}{token_id}"
+
+
+def token_id_of(identity: Identity) -> str:
+    """Return the id of the token that an identity came from."""
+    return identity.subject.removeprefix(_SUBJECT_PREFIX)
 
 
 def revoke_token(metadata: Engine, token_id: str, now_ms: int) -> bool:
@@ -144,7 +155,7 @@ class Authenticator:
         if identity is None:
             identity = _read_identity(self._metadata, digest)
             self._remember(digest, identity)
-        return _unexpired(identity, self._clock.now_ms())
+        return unexpired(identity, self._clock.now_ms())
 
     def remembered(self, secret: str) -> Identity | None:
         """Return who holds a secret where that needs no reading of the store, else None; never blocks.
@@ -153,7 +164,7 @@ class Authenticator:
             Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
         """
         identity = self._remembered(_digest(secret))
-        return None if identity is None else _unexpired(identity, self._clock.now_ms())
+        return None if identity is None else unexpired(identity, self._clock.now_ms())
 
     def _remembered(self, digest: bytes) -> Identity | None:
         with self._lock:
@@ -196,7 +207,7 @@ def _digest(secret: str) -> bytes:
         raise Rejected("token_missing", "the request has no bearer token", "send Authorization: Bearer <token>")
     if len(secret) > SECRET_LENGTH_MAXIMUM:
         raise _invalid()
-    return sha256(secret.encode("utf-8", "surrogateescape")).digest()
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 def _read_identity(metadata: Engine, digest: bytes) -> Identity:
@@ -204,8 +215,13 @@ def _read_identity(metadata: Engine, digest: bytes) -> Identity:
         row = connection.execute(select(TOKENS).where(TOKENS.c.secret_sha256 == digest)).mappings().first()
     if row is None or row["revoked_ms"] is not None or not hmac.compare_digest(row["secret_sha256"], digest):
         raise _invalid()
+    return identity_of_row(row)
+
+
+def identity_of_row(row: RowMapping) -> Identity:
+    """Return the identity that a row of the table of tokens stands for."""
     return Identity(
-        subject=f"token:{row['token_id']}",
+        subject=subject_of(row["token_id"]),
         role=Role(row["role"]),
         tenant_id=row["tenant_id"],
         name=row["name"],
@@ -216,7 +232,12 @@ def _read_identity(metadata: Engine, digest: bytes) -> Identity:
     )
 
 
-def _unexpired(identity: Identity, now_ms: int) -> Identity:
+def unexpired(identity: Identity, now_ms: int) -> Identity:
+    """Return an identity whose token has not expired.
+
+    Raises:
+        Rejected(token_expired).
+    """
     if identity.expires_ms is not None and now_ms >= identity.expires_ms:
         raise Rejected("token_expired", f"the token {identity.name!r} has expired", "make a new token")
     return identity

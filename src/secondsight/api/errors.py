@@ -19,6 +19,7 @@ STATUS: Mapping[str, HTTPStatus] = {
     "token_missing": HTTPStatus.UNAUTHORIZED,
     "token_invalid": HTTPStatus.UNAUTHORIZED,
     "token_expired": HTTPStatus.UNAUTHORIZED,
+    "session_ended": HTTPStatus.UNAUTHORIZED,
     "no_grant": HTTPStatus.FORBIDDEN,
     "role_cannot_read": HTTPStatus.FORBIDDEN,
     "scope_not_single": HTTPStatus.FORBIDDEN,
@@ -57,8 +58,9 @@ def fault() -> JSONResponse:
 def answer(
     status: HTTPStatus, code: str, message: str, hint: str = "", headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """Return an error in the one shape that errors have."""
-    body = {"error": {"code": code, "message": message, "hint": hint}}
+    """Return an error in the one shape that errors have; half a surrogate pair in a message becomes `?`."""
+    whole = message.encode("utf-8", "replace").decode()
+    body = {"error": {"code": code, "message": whole, "hint": hint}}
     return JSONResponse(body, status.value, dict(headers or {}))
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 
 from secondsight.access.identity import Identity
 from secondsight.access.scope import Scope, scope_of
+from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator
 from secondsight.api.config import ApiConfig
 from secondsight.catalog.index import Catalog
@@ -61,19 +62,17 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def secret_of(request: Request) -> str:
-    """Return the secret a request was sent with: its bearer token, else its session cookie, else ""."""
-    kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    return secret.strip() if kind.lower() == "bearer" else request.cookies.get(COOKIE, "")
-
-
 def identity_of(request: Request, services: Annotated[Services, Depends(services_of)]) -> Identity:
-    """Return who sent a request.
+    """Return who sent a request: the holder of its bearer token, else whoever its session cookie is of.
 
     Raises:
-        Rejected(token_missing, token_invalid, token_expired).
+        Rejected(token_missing, token_invalid, token_expired, session_ended).
     """
-    return services.authenticator.authenticate(secret_of(request))
+    kind, _, secret = request.headers.get("authorization", "").partition(" ")
+    session_id = request.cookies.get(COOKIE, "")
+    if kind.lower() != "bearer" and session_id:
+        return session_identity(services.metadata, session_id, services.clock.now_ms())
+    return services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
 
 
 def read_scope(

@@ -1,4 +1,4 @@
-"""Serve sign-in for the pages: a token becomes a cookie that scripts cannot read and other sites cannot send."""
+"""Serve sign-in for the pages: a token becomes a session, named by a cookie that scripts and other sites cannot use."""
 
 from typing import Annotated
 
@@ -6,6 +6,7 @@ from fastapi import APIRouter, Body, Request, Response
 
 from secondsight.access.identity import Identity
 from secondsight.access.scope import scopes_of
+from secondsight.access.sessions import end_session, start_session
 from secondsight.api.models import ErrorAnswer, SessionAnswer, SessionRequest
 from secondsight.api.services import COOKIE, Caller, Shared
 
@@ -19,10 +20,12 @@ def sign_in(
     """Sign in with a token that may read."""
     identity = services.authenticator.authenticate(asked.token.strip())
     scopes_of(identity, services.metadata)
+    lasts_seconds = services.config.session_seconds
+    session_id = start_session(services.metadata, identity, services.clock.now_ms(), lasts_seconds)
     response.set_cookie(
         COOKIE,
-        asked.token.strip(),
-        max_age=services.config.session_seconds,
+        session_id,
+        max_age=lasts_seconds,
         path="/",
         secure=request.url.scheme == "https",
         httponly=True,
@@ -38,9 +41,11 @@ def session(caller: Caller) -> SessionAnswer:
 
 
 @router.delete("/v1/session", status_code=204)
-def sign_out(response: Response) -> None:
-    """Sign out; does nothing where nobody is signed in."""
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+def sign_out(services: Shared, request: Request, response: Response) -> None:
+    """End the session; does nothing where nobody is signed in."""
+    end_session(services.metadata, request.cookies.get(COOKIE, ""))
+    secure = request.url.scheme == "https"
+    response.delete_cookie(COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
 
 
 def _session(identity: Identity) -> SessionAnswer:

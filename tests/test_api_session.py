@@ -1,0 +1,118 @@
+"""Sign-in for the pages, and what the api's server takes from callers who are not known yet."""
+
+import socket
+
+import pytest
+
+from api_client import Client, serving
+from secondsight.access.identity import Role
+from secondsight.access.metadata import open_metadata
+from secondsight.access.tokens import TokenSpec, create_token, revoke_token
+from secondsight.api.app import make_app
+from secondsight.api.config import ApiConfig
+from secondsight.api.services import make_services
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.store.client import FlightStore
+
+NOW_MS = 1_700_000_000_000
+
+
+class Front:
+    """An api whose store is away."""
+
+    def __init__(self, config: ApiConfig) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.metadata = open_metadata(config.metadata_address)
+        store = FlightStore(config.store_address)
+        self.services = make_services(config, store, self.metadata, load_catalog(), self.clock)
+        self.token = create_token(self.metadata, TokenSpec(Role.ADMIN, "t1", "admin"), NOW_MS)
+        self.clients: list[Client] = []
+
+    def open(self) -> Client:
+        """Another browser."""
+        self.clients.append(Client(self.client.port))
+        return self.clients[-1]
+
+
+@pytest.fixture
+def front(tmp_path):
+    config = ApiConfig(tmp_path)
+    made = Front(config)
+    with serving(make_app(made.services), config) as made.client:
+        yield made
+        for client in made.clients:
+            client.close()
+
+
+def test_a_head_without_end_is_cut_off(front):
+    lines = b"".join(b"x-%d: %s\r\n" % (number, b"y" * 1000) for number in range(20_000))
+    with socket.create_connection(("127.0.0.1", front.client.port), timeout=20) as endless:
+        endless.sendall(b"GET /healthz HTTP/1.1\r\n")
+        with pytest.raises(ConnectionError):
+            endless.sendall(lines)
+    assert front.client.get("/healthz").status_code == 200
+
+
+def signed_in(front):
+    client = front.open()
+    answer = client.post("/v1/session", {"token": front.token.secret})
+    assert answer.status_code == 200
+    assert client.get("/v1/session").json()["name"] == "admin"
+    return client, answer
+
+
+def test_the_cookie_is_neither_the_token_nor_kept(front, tmp_path):
+    client, answer = signed_in(front)
+    named = answer.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", "Path=/", "SameSite=strict", "Max-Age=43200"} <= set(named)
+    (value,) = client.cookies.values()
+    assert value != front.token.secret
+    assert client.get("/v1/session", headers={"authorization": f"Bearer {value}"}).status_code == 401
+    front.metadata.dispose()
+    for file in tmp_path.glob("metadata*"):
+        assert value.encode() not in file.read_bytes()
+
+
+def test_a_token_is_no_session(front):
+    client = front.open()
+    client.cookies = {"secondsight_session": front.token.secret}
+    assert client.get("/v1/session").json()["error"]["code"] == "session_ended"
+
+
+def test_a_session_that_was_ended_stays_ended(front):
+    client, _ = signed_in(front)
+    other, _ = signed_in(front)
+    kept = dict(client.cookies)
+    assert client.request("DELETE", "/v1/session").status_code == 204
+    assert client.request("DELETE", "/v1/session").status_code == 204
+    client.cookies = kept
+    refused = client.get("/v1/session")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "session_ended")
+    assert other.get("/v1/session").status_code == 200
+
+
+def test_a_session_expires(front):
+    client, _ = signed_in(front)
+    front.clock.move(12 * 3600 - 1)
+    assert client.get("/v1/session").status_code == 200
+    front.clock.move(1)
+    assert client.get("/v1/session").status_code == 401
+
+
+def test_revoking_a_token_ends_its_sessions(front):
+    client, _ = signed_in(front)
+    assert revoke_token(front.metadata, front.token.token_id, NOW_MS)
+    assert client.get("/v1/session").status_code == 401
+
+
+@pytest.mark.parametrize("body", [r'{"token":"\ud800"}', r'{"token":"\udcff\u0000"}', r'{"token":""}', '{"token":" "}'])
+def test_texts_that_are_no_token_are_refused(front, body):
+    answer = front.client.request("POST", "/v1/session", body, {"content-type": "application/json"})
+    assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("body", [r'{"\ud800":1}', "[]", "{", b"\xff", "9" * 5000, "[" * 100_000])
+def test_bodies_that_are_no_request_are_refused(front, body):
+    answer = front.client.request("POST", "/v1/session", body, {"content-type": "application/json"})
+    assert answer.status_code in {400, 422}
