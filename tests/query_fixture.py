@@ -281,16 +281,25 @@ def insert_allocation(store: Any, row: Row, start_ms: int, end_ms: int | None = 
 def insert_rewrite(
     store: Any, table_name: str, from_ms: int, to_ms: int, tenant: str = "t1", cluster: str = "c1"
 ) -> None:
+    _insert_rewrites(store, table_name, [(from_ms, to_ms)], tenant, cluster)
+
+
+def insert_rewrites(store: Any, table_name: str, windows_ms: Iterable[int], tenant: str = "t1") -> None:
+    """Note one rewrite per 30 s window, by its start."""
+    _insert_rewrites(store, table_name, [(start, start + WINDOW_MS) for start in windows_ms], tenant, "c1")
+
+
+def _insert_rewrites(store: Any, table_name: str, ranges_ms: list[tuple[int, int]], tenant: str, cluster: str) -> None:
     store.insert(
         "rewrites",
         pa.table(
             {
-                "table_name": _texts([table_name]),
-                "tenant_id": _texts([tenant]),
-                "cluster_id": _texts([cluster]),
-                "from_time": _times([from_ms]),
-                "to_time": _times([to_ms]),
-                "written_at": _times([to_ms]),
+                "table_name": _texts([table_name] * len(ranges_ms)),
+                "tenant_id": _texts([tenant] * len(ranges_ms)),
+                "cluster_id": _texts([cluster] * len(ranges_ms)),
+                "from_time": _times([start for start, _ in ranges_ms]),
+                "to_time": _times([end for _, end in ranges_ms]),
+                "written_at": _times([end for _, end in ranges_ms]),
             }
         ),
     )

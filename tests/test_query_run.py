@@ -2,6 +2,7 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from query_fixture import (
     insert_entity,
     insert_progress,
     insert_rewrite,
+    insert_rewrites,
     insert_rollups,
     insert_rows,
     scope_of,
@@ -221,10 +223,37 @@ def test_final_is_used_where_rows_were_rewritten(store):
     insert_rewrite(store, "gpu_1s", T0 + 3_000_000, T0 + 3_060_000)
     insert_rewrite(store, "gpu_1s", T0, T0 + 30_000, tenant="t3")
     runner = QueryRunner(store, ManualClock(NOW))
-    assert not runner.inventory.rewrites(scope_of("t2"))
-    plan = plan_series(query, selected, Situation(NOW, rewrites=runner.inventory.rewrites(scope_of("t3"))))
+    span = Span(T0, NOW)
+    assert not runner.inventory.rewrites(EntityKind.GPU, span, scope_of("t2"))
+    plan = plan_series(
+        query, selected, Situation(NOW, rewrites=runner.inventory.rewrites(EntityKind.GPU, span, scope_of("t3")))
+    )
     assert plan.final_raw
     assert " FINAL " in compile_series(plan, scope_of("t1")).sql
+
+
+def test_an_old_rewrite_is_found_among_thousands_of_newer_ones(store):
+    fuller = Row(T0, "GPU-again", {GAUGE: 5000}, tenant="t5", host="h5", collector="agent-h5")
+    insert_rows(store, [fuller])
+    insert_rows(store, [replace(fuller, values={GAUGE: 5000, POWER: 7})])
+    insert_rewrite(store, "gpu_1s", T0, T0 + 30_000, tenant="t5")
+    later = [T0 + (1 + number) * 30_000 for number in range(2_500)]
+    for name in ("gpu_1s", "gpu_30s", "host_1s"):
+        insert_rewrites(store, name, later, tenant="t5")
+    scope = scope_of("t5")
+    for resolution, group in (("30s", "total"), ("1s", "total"), ("range", "gpu")):
+        answer = ask(store, scope, resolution=resolution, group_by=group, aggregate="count")
+        assert answer.series[0].values.sum() == 1, resolution
+    inventory = QueryRunner(store, ManualClock(NOW)).inventory
+    near = inventory.rewrites(EntityKind.GPU, Span(T0, T0 + 600_000), scope)
+    assert {(one.table, one.span.from_ms, one.span.to_ms) for one in near} == {
+        ("gpu_1s", T0, T0 + 600_000),
+        ("gpu_30s", T0 + 30_000, T0 + 600_000),
+    }
+    year = inventory.rewrites(EntityKind.GPU, Span(T0 - 366 * 86_400_000, T0 + 86_400_000), scope)
+    assert len(year) < 100
+    assert {one.table for one in year} == {"gpu_1s", "gpu_30s"}
+    assert max(one.span.to_ms for one in year) == later[-1] + 30_000
 
 
 SCOPES = {
@@ -309,7 +338,7 @@ def test_nothing_is_compiled_without_a_scope():
     for scope in (None, "t1", {"tenant_ids": ("t1",)}):
         with pytest.raises(TypeError):
             compile_series(plan, scope)
-        for compiled in (compile_progress, compile_rewrites):
+        for compiled in (compile_progress, partial(compile_rewrites, EntityKind.GPU, Span(T0, NOW))):
             with pytest.raises(TypeError):
                 compiled(scope)
         with pytest.raises(TypeError):

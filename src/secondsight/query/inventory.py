@@ -28,7 +28,8 @@ PROGRESS_SECONDS = 1.0
 EXPECTED_SECONDS = 5.0
 KEPT_ENTRIES = 128
 OPEN_END_MS = 9_000_000_000_000
-_REWRITES_MAXIMUM = 2_000
+REWRITES_BUCKET_MS = 600_000
+REWRITES_BUCKETS = 1_000
 
 _PLAN_KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
 _COMPUTE: Any = pc
@@ -84,9 +85,12 @@ class Inventory:
         """Return one row per collector: see `compile_progress`."""
         return self.remember(("progress", scope), PROGRESS_SECONDS, lambda: self.read(compile_progress(scope)))
 
-    def rewrites(self, scope: Scope) -> tuple[Rewrite, ...]:
-        """Return ranges to be read with FINAL."""
-        found: tuple[Rewrite, ...] = self.remember(("rewrites", scope), PROGRESS_SECONDS, lambda: self._rewrites(scope))
+    def rewrites(self, kind: EntityKind, span: Span, scope: Scope) -> tuple[Rewrite, ...]:
+        """Return ranges of a kind's tables to be read with FINAL, all those that reach into a span."""
+        start, end = span.from_ms // REWRITES_BUCKET_MS, -(-span.to_ms // REWRITES_BUCKET_MS)
+        wide = Span(start * REWRITES_BUCKET_MS, end * REWRITES_BUCKET_MS)
+        key = ("rewrites", kind, wide, scope)
+        found: tuple[Rewrite, ...] = self.remember(key, PROGRESS_SECONDS, lambda: self._rewrites(kind, wide, scope))
         return found
 
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
@@ -112,8 +116,8 @@ class Inventory:
         """
         return self._store.query(statement.sql, statement.params, statement.settings)
 
-    def _rewrites(self, scope: Scope) -> tuple[Rewrite, ...]:
-        rows = self.read(compile_rewrites(scope)).to_pylist()
+    def _rewrites(self, kind: EntityKind, span: Span, scope: Scope) -> tuple[Rewrite, ...]:
+        rows = self.read(compile_rewrites(kind, span, scope)).to_pylist()
         return tuple(Rewrite(row["table_name"], Span(row["from_ms"], row["to_ms"])) for row in rows)
 
 
@@ -188,16 +192,21 @@ def compile_progress(scope: Scope) -> Statement:
     return Statement(rows[1:-1], parameters.values())
 
 
-def compile_rewrites(scope: Scope) -> Statement:
-    """Return the statement for ranges where duplicates may be unmerged, newest first."""
+def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
+    """Return the statement for ranges of a kind's tables where duplicates may be unmerged, near ones taken together.
+
+    No range that reaches into the span is left out: there are `REWRITES_BUCKETS` rows per table at most, however many
+    ranges were noted.
+    """
     parameters = Parameters()
-    columns = [
-        "table_name",
-        "toUnixTimestamp64Milli(from_time) AS from_ms",
-        "toUnixTimestamp64Milli(to_time) AS to_ms",
-    ]
-    tail = [f"ORDER BY written_at DESC LIMIT {_REWRITES_MAXIMUM}"]
-    rows = ScopedTables(scope, parameters).table("rewrites", columns, tail=tail)
+    names = parameters.bind_texts((f"{kind.value}_1s", f"{kind.value}_30s"))
+    first, last = parameters.bind(span.from_ms, "Int64"), parameters.bind(span.to_ms, "Int64")
+    width = parameters.bind(max(REWRITES_BUCKET_MS, -((span.from_ms - span.to_ms) // REWRITES_BUCKETS)), "Int64")
+    starts, ends = "toUnixTimestamp64Milli(from_time)", "toUnixTimestamp64Milli(to_time)"
+    columns = ["table_name", f"min({starts}) AS from_ms", f"max({ends}) AS to_ms"]
+    where = [f"table_name IN {names}", f"{starts} < {last}", f"{ends} > {first}"]
+    tail = [f"GROUP BY table_name, intDiv(greatest({starts}, {first}) - {first}, {width})"]
+    rows = ScopedTables(scope, parameters).table("rewrites", columns, where, tail=tail)
     return Statement(rows[1:-1], parameters.values())
 
 

@@ -144,6 +144,12 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     )
 
 
+def reach_of(query: MetricQuery) -> Span:
+    """Return a range that holds every row a request may be answered from, whatever its plans come to be."""
+    window_ms = max(query.resolution_ms or 0, _NICE_MS[-1])
+    return Span(max(query.from_ms - window_ms - LOOKBACK_MS, 0), query.to_ms + window_ms)
+
+
 def choose_resolution(query: MetricQuery, now_ms: int) -> int:
     """Return the width of a window: as asked, else 1 s up to 15 minutes and then what gives at most 2,000 points.
 

@@ -34,7 +34,7 @@ from secondsight.query.coverage import (
 from secondsight.query.inventory import Inventory, Progress, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
-from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series
+from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
 from secondsight.query.request import Filters, MetricQuery
 from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
@@ -94,7 +94,8 @@ class QueryRunner:
         expected = self.inventory.expected(kind, query.filters, scope)
         query = replace(query, filters=self.inventory.placed(kind, query.filters, scope))
         progress = progress_of(self.inventory.progress(scope), expected, now_ms)
-        situation = replace(situation_of(expected, progress, now_ms), rewrites=self.inventory.rewrites(scope))
+        rewrites = self.inventory.rewrites(kind, reach_of(query), scope)
+        situation = replace(situation_of(expected, progress, now_ms), rewrites=rewrites)
         plans = [plan_series(query, selected, situation) for selected in query.selected]
         found = self._read(plans, situation, scope)
         parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
