@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
+import numpy as np
 import orjson
 import pytest
 import zstandard
@@ -38,7 +39,7 @@ from secondsight.gateway.repeats import Repeats
 from secondsight.gateway.run import open_listening
 from secondsight.wire.content import Column, EntityTable
 from secondsight.wire.envelope import Envelope, RecordType
-from secondsight.wire.frame import decode, encode, read_header
+from secondsight.wire.frame import Stamp, decode, encode, read_header
 from secondsight.wire.header import write_header
 from secondsight.wire.schema import Definitions, named_entities
 
@@ -391,8 +392,26 @@ def test_a_learnt_plan_follows_a_cadence_that_was_changed(tmp_path: Path):
         plans = plans_of(run.records())
     assert [(plan["interval_ms"], plan["from_ms"], plan["to_ms"]) for plan in plans] == [
         (1000, start_ms, None),
-        (1000, start_ms, start_ms + 2000),
-        (30_000, start_ms + 2000, None),
+        (1000, start_ms, start_ms + 30_000),
+        (30_000, start_ms + 30_000, None),
+    ]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_cadence_is_left_at_the_first_tick_of_the_next_one(tmp_path: Path, together: bool):
+    start_ms = NOW_MS - 900_000
+    times = start_ms + 30_000 * np.arange(20, dtype=np.int64)
+    long = Stamp("host-1", "host-1", "nvml", 77, 1, 20, times, 30_000)
+    sent = [encode(long, content(ticks=20), inline=True)]
+    sent += [cadence(21 + number, start_ms + 600_000 + 1000 * number, 1000) for number in range(100)]
+    with serving(tmp_path) as run:
+        token = run.token()
+        assert [run.post(body, token).status for body in ([b"".join(sent)] if together else sent)][-1] == 200
+        plans = plans_of(run.records())
+    assert [(plan["interval_ms"], plan["from_ms"], plan["to_ms"]) for plan in plans] == [
+        (30_000, start_ms, None),
+        (30_000, start_ms, start_ms + 600_000),
+        (1000, start_ms + 600_000, None),
     ]
 
 

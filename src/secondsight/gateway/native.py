@@ -73,13 +73,19 @@ class Intake:
         if lacking:
             post = await self._learn_definitions(post, lacking)
         verdict = admit(post, self._known, self._repeats, self._bounds)
-        wishes = self._plans.learnt(identity, verdict.accepted)
-        if wishes:
-            self._plans.settle(wishes, await self._sinks.plans(wishes))
+        await self._learn_plans(identity, verdict)
         if verdict.records:
             await self._sinks.records(verdict.records)
         self._repeats.add(verdict.repeat_keys)
         return verdict
+
+    async def _learn_plans(self, identity: Identity, verdict: Verdict) -> None:
+        """Put on record what the frames show of their cadence; what follows a first one in the same post counts too."""
+        for _ in range(2):
+            wishes = self._plans.learnt(identity, verdict.accepted)
+            if not wishes:
+                return
+            self._plans.settle(wishes, await self._sinks.plans(wishes))
 
     async def _read(self, identity: Identity, body: bytes) -> Post:
         now_ms = self._clock.now_ms()

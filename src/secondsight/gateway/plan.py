@@ -23,7 +23,7 @@ from secondsight.wire.header import HeadView
 InForce = Mapping[Key, PlanInterval]
 REMEMBERED_PLANS = 500_000
 CADENCE_LEFT_MS = 60_000
-"""A learnt cadence has ended when ticks of another one come this long after its last tick."""
+"""A learnt cadence has ended when ticks of another one come this long, and two of its own, after its last tick."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,42 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """An interval that shall be in force, with the region of who made the wish."""
+    """An interval that shall be in force, with the region of who made the wish.
+
+    Attributes:
+        last_tick_ms: Of the frames that a learnt interval was learnt from.
+    """
 
     interval: PlanInterval
     region: str
+    last_tick_ms: int = 0
 
 
 @dataclass(slots=True)
 class _Known:
-    """What this gateway knows to be in force for a collector and kind; `last_tick_ms` is of ticks at that cadence."""
+    """What this gateway knows to be in force for a collector and kind.
+
+    Attributes:
+        last_tick_ms: Of ticks at that cadence.
+        other_interval_ms, other_from_ms: The cadence, and the first tick, of what was sent since at another one.
+    """
 
     interval: PlanInterval
     last_tick_ms: int
+    other_interval_ms: int = 0
+    other_from_ms: int = 0
+
+    def note_other(self, head: HeadView) -> int | None:
+        """Note ticks of another cadence, and return when it began where the one in force has ended."""
+        last_ms = _last_ms(head)
+        if last_ms <= self.last_tick_ms:
+            return None
+        from_ms = _first_ms_after(head, self.last_tick_ms)
+        is_new = self.other_interval_ms != head.interval_ms or self.other_from_ms <= self.last_tick_ms
+        if is_new or from_ms < self.other_from_ms:
+            self.other_interval_ms, self.other_from_ms = head.interval_ms, from_ms
+        left_ms = max(CADENCE_LEFT_MS, 2 * self.interval.interval_ms)
+        return self.other_from_ms if last_ms > self.last_tick_ms + left_ms else None
 
 
 class Plans:
@@ -86,18 +110,16 @@ class Plans:
     def learnt(self, identity: Identity, heads: Iterable[HeadView]) -> list[Wish]:
         """Return a wish for each collector and kind that no plan is known of, or whose learnt cadence was left."""
         found: dict[Key, Wish] = {}
-        for head in heads:
-            if not head.ticks or head.interval_ms < 1:
-                continue
+        for head in sorted((head for head in heads if head.ticks and head.interval_ms >= 1), key=_first_ms):
             known = self._in_force.get((identity.tenant_id, identity.cluster_id, head.collector_id, head.kind))
             if known is not None and known.interval.interval_ms == head.interval_ms:
-                known.last_tick_ms = max(known.last_tick_ms, head.last_tick_ms + head.correction_ms)
+                known.last_tick_ms = max(known.last_tick_ms, _last_ms(head))
                 continue
             interval = _learnt_interval(identity, head, known)
             if interval is not None:
-                first = found.setdefault(interval.key, Wish(interval, identity.region))
-                if interval.from_ms < first.interval.from_ms:
-                    found[interval.key] = Wish(interval, identity.region)
+                first = found.setdefault(interval.key, Wish(interval, identity.region, _last_ms(head)))
+                if first.interval.interval_ms == head.interval_ms:
+                    found[interval.key] = replace(first, last_tick_ms=max(first.last_tick_ms, _last_ms(head)))
         return list(found.values())
 
     def settle(self, wishes: Iterable[Wish], in_force: InForce) -> None:
@@ -105,7 +127,7 @@ class Plans:
         for wish in wishes:
             key = wish.interval.key
             if key in in_force:
-                self._in_force[key] = _Known(in_force[key], wish.interval.from_ms)
+                self._in_force[key] = _settled(wish, in_force[key])
         while len(self._in_force) > REMEMBERED_PLANS:
             self._in_force.popitem(last=False)
 
@@ -131,17 +153,36 @@ class Plans:
         return known.interval.learnt or known.interval.interval_ms != wish.interval.interval_ms
 
 
+def _settled(wish: Wish, interval: PlanInterval) -> _Known:
+    """Return what is known once `interval` is in force, where `wish` was; an unlike wish is of another cadence."""
+    wanted = wish.interval
+    if wanted.interval_ms == interval.interval_ms:
+        return _Known(interval, max(wish.last_tick_ms, wanted.from_ms))
+    return _Known(interval, wanted.from_ms - 1, wanted.interval_ms, wanted.from_ms)
+
+
 def _learnt_interval(identity: Identity, head: HeadView, known: _Known | None) -> PlanInterval | None:
     """Return the interval that a frame's other cadence is to begin, or None where nothing is to change."""
-    first_ms = head.first_tick_ms + head.correction_ms
     home = (identity.tenant_id, identity.cluster_id, head.collector_id, head.host_id)
-    wanted = PlanInterval(*home, head.kind, head.interval_ms, first_ms, learnt=True)
+    wanted = PlanInterval(*home, head.kind, head.interval_ms, _first_ms(head), learnt=True)
     if known is None:
         return wanted
-    if not known.interval.learnt or first_ms <= known.last_tick_ms + CADENCE_LEFT_MS:
-        return None
-    from_ms = known.last_tick_ms + known.interval.interval_ms
-    return replace(wanted, from_ms=from_ms, version=known.interval.version + 1)
+    from_ms = known.note_other(head) if known.interval.learnt else None
+    return None if from_ms is None else replace(wanted, from_ms=from_ms, version=known.interval.version + 1)
+
+
+def _first_ms(head: HeadView) -> int:
+    return head.first_tick_ms + head.correction_ms
+
+
+def _last_ms(head: HeadView) -> int:
+    return head.last_tick_ms + head.correction_ms
+
+
+def _first_ms_after(head: HeadView, time_ms: int) -> int:
+    """Return a frame's first tick after a time, as its cadence has it."""
+    skipped = max((time_ms - _first_ms(head)) // head.interval_ms + 1, 0)
+    return _first_ms(head) + skipped * head.interval_ms
 
 
 def agent_id(collector_id: str) -> str:
