@@ -331,7 +331,7 @@ def test_concurrent_posts_share_appends_and_are_all_durable(tmp_path: Path):
 
 def test_a_plan_is_handed_out_once_and_only_changes_are_sent(tmp_path: Path):
     with serving(tmp_path) as run:
-        headers = {"Authorization": f"Bearer {run.token('host-1')}"}
+        headers = {"Authorization": f"Bearer {run.token('host-1,node-7')}"}
         first = run.call("GET", "/v1/agents/host-1/plan?host=node-7", headers=headers)
         assert first.status == 200
         assert first.json["kinds"]["gpu"] == {"intervalMs": 1000, "metrics": "all"}
@@ -413,6 +413,45 @@ def test_a_cadence_is_left_at_the_first_tick_of_the_next_one(tmp_path: Path, tog
         (30_000, start_ms, start_ms + 600_000),
         (1000, start_ms + 600_000, None),
     ]
+
+
+def claim(collector_id: str, host_id: str, entities_host_id: str) -> bytes:
+    return encode(stamp(host_id, collector_id=collector_id), content(entities_host_id), inline=True)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "collector_id", "host_id", "entities_host_id", "allowed"),
+    [
+        ("host-1,host-1/*", "host-1", "host-1", "host-1", True),
+        ("host-1,host-1/*", "host-1/dcgm", "host-1", "host-1", True),
+        ("host-1,host-1/*", "host-1", "host-2", "host-2", False),
+        ("host-1,host-1/*", "host-1/dcgm", "host-2", "host-1", False),
+        ("host-1,host-1/*", "host-1", "host-1", "host-2", False),
+        ("host-1/dcgm", "host-1/dcgm", "host-1", "host-1", True),
+        ("host-*", "host-1", "host-2", "host-3", True),
+        ("host-*", "host-1", "host-1", "other", False),
+        ("*", "host-1", "host-2", "other", True),
+    ],
+)
+def test_a_bound_token_speaks_for_its_hosts_alone(
+    tmp_path: Path, pattern: str, collector_id: str, host_id: str, entities_host_id: str, allowed: bool
+):
+    with serving(tmp_path) as run:
+        token = run.token(pattern)
+        answer = run.post(claim(collector_id, host_id, entities_host_id), token)
+        if allowed:
+            assert answer.status == 200
+        else:
+            assert (answer.status, answer.code) == (403, "host_not_allowed")
+            assert run.records() == []
+
+
+def test_a_bound_token_puts_no_plan_on_record_for_another_host(tmp_path: Path):
+    with serving(tmp_path) as run:
+        headers = {"Authorization": f"Bearer {run.token('host-1')}"}
+        assert run.call("GET", "/v1/agents/host-1/plan?host=host-2", headers=headers).code == "host_not_allowed"
+        assert run.records() == []
+        assert run.call("GET", "/v1/agents/host-1/plan?host=host-1", headers=headers).status == 200
 
 
 def test_a_plan_that_could_not_be_announced_is_announced_later(tmp_path: Path):

@@ -42,6 +42,15 @@ class Identity:
             return False
         return _matcher(self.collector_pattern).fullmatch(collector_id) is not None
 
+    def allows_host(self, collector_id: str, host_id: str) -> bool:
+        """Tell whether this identity may write of a host as `collector_id`, which it may write as.
+
+        It may of the host that the collector is named after, and of each that the pattern matches, as `*` does any.
+        """
+        if host_id == collector_id.partition("/")[0]:
+            return True
+        return _matcher(self.collector_pattern).fullmatch(host_id) is not None
+
 
 @lru_cache(maxsize=10_000)
 def _matcher(pattern: str) -> re.Pattern[str]:

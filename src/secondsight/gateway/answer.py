@@ -16,6 +16,7 @@ STATUS: dict[str, int] = {
     "token_expired": 401,
     "role_cannot_write": 403,
     "collector_not_allowed": 403,
+    "host_not_allowed": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "body_timeout": 408,

@@ -22,7 +22,7 @@ from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import Answer, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
-from secondsight.gateway.frames import Verdict, answer_body
+from secondsight.gateway.frames import Verdict, answer_body, require_host
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
@@ -182,6 +182,7 @@ class Gateway:
         host_id = parse_qs(request.query.decode("latin-1")).get("host", [agent_id(collector_id)])[0]
         if not is_text(host_id, MAX_ID_LENGTH):
             raise Rejected("bad_host", f"a host is a text of at most {MAX_ID_LENGTH} characters")
+        require_host(identity, collector_id, host_id)
         wishes = self._plans.handed_out(identity, collector_id, host_id)
         if wishes:
             self._plans.settle(wishes, await self._wishes.submit(wishes))

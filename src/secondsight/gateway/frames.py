@@ -66,17 +66,18 @@ class Verdict:
 
 
 def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
-    """Split a body and check it as a whole: every checksum, and every collector against the token.
+    """Split a body and check it as a whole: every checksum, and every collector and host against the token.
 
     Raises:
-        Rejected(truncated, bad_frame, bad_checksum, frame_too_large, unsupported_version, collector_not_allowed):
-            Nothing of the body may be stored.
+        Rejected(truncated, bad_frame, bad_checksum, frame_too_large, unsupported_version, collector_not_allowed,
+            host_not_allowed): Nothing of the body may be stored.
     """
     heads = tuple(split(body))
-    for collector_id in dict.fromkeys(head.collector_id for head in heads):
+    for collector_id, host_id in dict.fromkeys((head.collector_id, head.host_id) for head in heads):
         if not identity.allows_collector(collector_id):
             message = f"the token {identity.name!r} may not write as collector {collector_id!r}"
             raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
+        require_host(identity, collector_id, host_id)
     for index, head in enumerate(heads):
         _check_frame(body, index, head)
     return Post(identity, body, heads, ingest_time_ms)
@@ -87,6 +88,7 @@ def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds)
 
     Raises:
         Rejected(schema_unknown): A definition is not known; nothing may be stored.
+        Rejected(host_not_allowed): Entities are of a host that the token may not write of; likewise.
     """
     verdict = Verdict()
     for index, head in enumerate(post.heads):
@@ -102,6 +104,17 @@ def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds)
             _accept(verdict, post, head)
             verdict.rejected.extend((index, column) for column in refusal)
     return verdict
+
+
+def require_host(identity: Identity, collector_id: str, host_id: str) -> None:
+    """Refuse a host that an identity may not write of.
+
+    Raises:
+        Rejected(host_not_allowed).
+    """
+    if host_id and not identity.allows_host(collector_id, host_id):
+        message = f"the token {identity.name!r} may not write of host {host_id!r} as collector {collector_id!r}"
+        raise Rejected("host_not_allowed", message, "use the token of this host, or widen its pattern")
 
 
 def answer_body(verdict: Verdict, received_ms: int, sent_ms: int) -> bytes:
@@ -145,12 +158,15 @@ def _refusal(post: Post, head: HeadView, known: KnownDefinitions, bounds: Bounds
     """Return why the whole frame is refused, or the columns that are."""
     try:
         columns = known.refused(head)
+        entities_host_id = known.host_id(head)
     except Rejected as error:
         if error.code == "schema_unknown":
             raise
         return Refusal(error.code, error.message)
     if not head.host_id or (head.rows and head.interval_ms < 1):
         return Refusal("bad_frame", f"collector {head.collector_id} sent a frame without host or cadence")
+    if entities_host_id != head.host_id:
+        require_host(post.identity, head.collector_id, entities_host_id)
     return refused_time(head, post.ingest_time_ms, bounds) or columns
 
 

@@ -21,7 +21,7 @@ from secondsight.wire.frame import HeadView, read_definitions
 from secondsight.wire.schema import Definitions, definition_hash, entity_table_blob
 
 REMEMBERED_DEFINITIONS = 200_000
-"""Some 180 bytes each: hosts of a large fleet have four entity tables, and share their schemas."""
+"""Some 240 bytes each: hosts of a large fleet have four entity tables, and share their schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,13 @@ class Known:
     Attributes:
         is_schema: A schema, else an entity table.
         refused: Columns that the catalogue does not admit.
+        host_id: Whose entities they are; "" for a schema.
     """
 
     kind: EntityKind
     is_schema: bool
     refused: tuple[Refusal, ...] = ()
+    host_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,11 @@ class KnownDefinitions:
         if not schema.is_schema or entities.is_schema or not schema.kind is entities.kind is head.kind:
             raise Rejected("bad_frame", f"{head.collector_id}: definitions are not those of a frame of {head.kind}")
         return schema.refused
+
+    def host_id(self, head: HeadView) -> str:
+        """Return the host of a frame's entities, "" where they are not known."""
+        known = self._find(head.entities_hash)
+        return "" if known is None else known.host_id
 
     def remember(self, definitions: Iterable[Definition]) -> None:
         """Know definitions from now on."""
@@ -137,4 +144,4 @@ def read_definition(blob: bytes, name: bytes, catalog: Catalog) -> Definition:
         return Definition(name, blob, Known(schema.kind, is_schema=True, refused=refused_columns(schema, catalog)))
     if table is None or definition_hash(entity_table_blob(table)) != name:
         raise Rejected("bad_schema", "an entity table is not written as this version writes it")
-    return Definition(name, blob, Known(table.kind, is_schema=False))
+    return Definition(name, blob, Known(table.kind, is_schema=False, host_id=table.host_id))
