@@ -1,6 +1,7 @@
 import io
 import json
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pyarrow as pa
 import pytest
@@ -170,6 +171,23 @@ def test_lists_are_paged(api):
     assert (len(first["gpus"]), first["total"], first["nextCursor"]) == (2, 3, "2")
     second = api.get("/v1/gpus", limit=2, cursor=first["nextCursor"]).json()
     assert ([gpu["gpuId"] for gpu in second["gpus"]], second["nextCursor"]) == (["GPU-c"], None)
+
+
+def test_a_part_is_asked_for_by_its_whole_name(api):
+    def parts(*asked):
+        query = urlencode([("metric", GAUGE), *RANGE.items(), *(("part", part) for part in asked)])
+        return [series["part"] for series in api.get(f"/v1/metrics/query?{query}").json()["series"]]
+
+    insert_rows(
+        api.store,
+        [
+            Row(T0, "GPU-parts", {GAUGE: 1}, cluster="c1", host="h1", collector="agent-h1", part=part)
+            for part in ("mig=1", "mig=1,slice=a", "slice=a")
+        ],
+    )
+    assert parts("mig=1,slice=a") == ["mig=1,slice=a"]
+    assert parts("mig=1,slice=a", "mig=1") == ["mig=1", "mig=1,slice=a"]
+    assert parts(",,") == []
 
 
 def test_a_ranking(api):

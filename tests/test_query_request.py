@@ -13,7 +13,7 @@ from secondsight.query.aggregates import legal_aggregates
 from secondsight.query.coverage import Held, Stretch, coverage_of, slots_between
 from secondsight.query.members import members_of
 from secondsight.query.plan import POINTS_WANTED, Rewrite, Situation, Span, automatic_resolution, plan_series
-from secondsight.query.request import Group, QueryText, parse_query
+from secondsight.query.request import Group, QueryText, parse_filters, parse_query
 from secondsight.query.times import format_time, format_width, parse_time, parse_width
 
 CATALOG = load_catalog()
@@ -90,6 +90,18 @@ def test_no_text_breaks_the_reading_of_queries(fields):
         parse_query(QueryText(**({"metrics": "power", "filters": {}} | fields)), CATALOG, T0)
     except Rejected:
         return
+
+
+def test_parts_are_taken_whole_and_other_filters_at_their_commas():
+    written = {"part": ("mig=1,slice=a", "", "link=3", "link=3"), "gpu": "a, b,,a", "host": "", "cluster": None}
+    filters = parse_filters(written)
+    assert (filters.part, filters.gpu) == (("mig=1,slice=a", "link=3"), ("a", "b"))
+    assert (filters.host, filters.cluster) == ((), ())
+    assert parse_filters({"part": ",,"}).part == (",,",)
+    for hostile in ({"gpu": ",,"}, {"part": "x" * 301}, {"part": tuple(map(str, range(1001)))}):
+        with pytest.raises(Rejected) as refusal:
+            parse_filters(hostile)
+        assert refusal.value.code == "bad_filter"
 
 
 def test_every_legal_aggregate_of_every_metric_has_its_figures():

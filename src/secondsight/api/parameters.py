@@ -9,6 +9,7 @@ from secondsight.query.request import Filters, QueryText
 Names = Annotated[str, Field(max_length=40_000, description="One value, or several separated by commas.")]
 Time = Annotated[str, Field(max_length=64, description="RFC 3339, epoch milliseconds, or relative: now-15m.")]
 Word = Annotated[str, Field(max_length=200)]
+_PART = "One part of an entity as answers name it, such as `link=3` or `mig=1,slice=a`; give it again for several."
 
 
 class Parameters(BaseModel):
@@ -35,20 +36,20 @@ class GpuListParameters(PageParameters):
 
 
 class PlaceParameters(Parameters):
-    """Which rows; several values are separated by commas."""
+    """Which rows; several values are separated by commas, except of `part`."""
 
     cluster: Names = ""
     host: Names = ""
     gpu: Names = ""
-    part: Annotated[str, Field(max_length=300, description="A part of an entity, such as `link=3`.")] = ""
+    part: Annotated[list[str], Field(max_length=1_000, description=_PART)] = []
     job: Names = ""
     team: Names = ""
     model: Annotated[str, Field(max_length=4_000, description="The AI model that runs.")] = ""
     gpu_model: Annotated[str, Field(alias="gpuModel", max_length=4_000, description="The product, such as H100.")] = ""
 
-    def filters(self) -> dict[str, str | None]:
+    def filters(self) -> dict[str, str | tuple[str, ...] | None]:
         """Return the filters by field name."""
-        return {name: getattr(self, name) for name in Filters.__slots__}
+        return {name: getattr(self, name) for name in Filters.__slots__} | {"part": tuple(self.part)}
 
 
 class SeriesParameters(PlaceParameters):

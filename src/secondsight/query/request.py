@@ -107,10 +107,13 @@ class MetricQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query as it was written, every field still text; lists are separated by commas."""
+    """A query as it was written, every field still text; lists are separated by commas.
+
+    A filter that is a tuple is taken value by value as it is; so are parts, whose names have commas in them.
+    """
 
     metrics: str
-    filters: Mapping[str, str | None]
+    filters: Mapping[str, str | tuple[str, ...] | None]
     from_: str = ""
     to: str = ""
     resolution: str = ""
@@ -180,11 +183,11 @@ def select_metrics(names: str, aggregate: str, catalog: Catalog) -> tuple[Select
     return tuple(Selected(metric, choose_aggregate(metric, asked)) for metric in metrics for asked in aggregates)
 
 
-def parse_filters(written: Mapping[str, str | None]) -> Filters:
-    """Return filters from comma-separated lists, by field name.
+def parse_filters(written: Mapping[str, str | tuple[str, ...] | None]) -> Filters:
+    """Return filters from comma-separated lists, by field name; a part is one value, commas and all.
 
     Raises:
-        Rejected(bad_filter): Too many values, or one that is too long.
+        Rejected(bad_filter): Too many values, one that is too long, or nothing but commas.
     """
     known = {field.name for field in fields(Filters)}
     return Filters(**{name: _values(name, text) for name, text in written.items() if name in known and text})
@@ -216,8 +219,13 @@ def parse_cursor(cursor: str) -> int:
     return int(cursor)
 
 
-def _values(name: str, text: str) -> tuple[str, ...]:
-    values = _split(text)
+def _values(name: str, written: str | tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(written, str):
+        values = [written] if name == "part" else _split(written)
+        if not values:
+            raise Rejected("bad_filter", f"{name} names no value", "name one, or leave the filter out")
+    else:
+        values = [value for value in written if value]
     if len(values) > FILTER_VALUES_MAXIMUM:
         raise Rejected("bad_filter", f"{name} names {len(values)} values", f"name {FILTER_VALUES_MAXIMUM} at most")
     if any(len(value) > FILTER_LENGTH_MAXIMUM for value in values):

@@ -284,7 +284,7 @@ export interface paths {
         post: operations["sign_in"];
         /**
          * Sign Out
-         * @description Sign out; does nothing where nobody is signed in.
+         * @description End the session; does nothing where nobody is signed in.
          */
         delete: operations["sign_out"];
         options?: never;
@@ -1500,8 +1500,8 @@ export interface operations {
                 host?: string;
                 /** @description One value, or several separated by commas. */
                 gpu?: string;
-                /** @description A part of an entity, such as `link=3`. */
-                part?: string;
+                /** @description One part of an entity as answers name it, such as `link=3` or `mig=1,slice=a`; give it again for several. */
+                part?: string[];
                 /** @description One value, or several separated by commas. */
                 job?: string;
                 /** @description One value, or several separated by commas. */
@@ -1824,8 +1824,8 @@ export interface operations {
                 host?: string;
                 /** @description One value, or several separated by commas. */
                 gpu?: string;
-                /** @description A part of an entity, such as `link=3`. */
-                part?: string;
+                /** @description One part of an entity as answers name it, such as `link=3` or `mig=1,slice=a`; give it again for several. */
+                part?: string[];
                 /** @description One value, or several separated by commas. */
                 job?: string;
                 /** @description One value, or several separated by commas. */
