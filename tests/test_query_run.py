@@ -256,6 +256,43 @@ def test_an_old_rewrite_is_found_among_thousands_of_newer_ones(store):
     assert max(one.span.to_ms for one in year) == later[-1] + 30_000
 
 
+NEW = Row(T0, "GPU-new", {GAUGE: 5000}, tenant="t6", host="h6", collector="agent-h6")
+
+
+@pytest.mark.parametrize("part", ["", "mig=1,slice=a"])
+@pytest.mark.parametrize("resolution", ["1s", "30s"])
+def test_an_entity_that_no_list_knows_yet_is_covered_by_what_it_has(store, part, resolution):
+    new = replace(NEW, tenant=f"t6-{part}-{resolution}", part=part)
+    insert_rows(store, [replace(new, t=T0 + second * 1000) for second in (3, 4, 5, 9)])
+    filters = {"part": part} if part else {}
+    answer = ask(store, scope_of(new.tenant), resolution=resolution, **filters)
+    assert answer.series[0].labels["part"] == part
+    assert (answer.coverage.expected, answer.coverage.stored, answer.coverage.gaps) == (4, 4, 0)
+    assert any("not listed" in warning for warning in answer.warnings)
+    insert_entity(store, new, T0)
+    answer = ask(store, scope_of(new.tenant), resolution=resolution, **filters)
+    assert (answer.coverage.expected, answer.coverage.stored) == (595, 4)
+    assert not any("not listed" in warning for warning in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("watermarks", "through"),
+    [
+        ((0, T0), None),
+        ((T0, T0 + 1000), T0),
+        ((NOW + 60_000, NOW + 90_000), NOW),
+        ((0, 0), None),
+    ],
+)
+def test_completeness_is_unknown_while_a_collector_has_no_watermark(store, watermarks, through):
+    tenant = f"t7-{watermarks}"
+    for number, watermark_ms in enumerate(watermarks):
+        row = replace(NEW, tenant=tenant, host=f"h{number}", collector=f"agent-{number}")
+        insert_progress(store, row, watermark_ms + 10_000, 0)
+        insert_entity(store, row, T0)
+    assert ask(store, scope_of(tenant)).complete_through_ms == through
+
+
 SCOPES = {
     "tenant": (scope_of("t1"), {("t1", "GPU-a"), ("t1", "GPU-b"), ("t1", "GPU-c")}),
     "other tenant": (scope_of("t2"), {("t2", "GPU-a"), ("t2", "GPU-z")}),

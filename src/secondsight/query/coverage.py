@@ -108,14 +108,27 @@ def held_of(stored: Any) -> dict[Key, Held]:
     return {key: Held(*row) for key, row in zip(keys_of(stored), zip(*columns, strict=True), strict=True)}
 
 
+def unlisted(stretches: dict[Key, Stretch], held: dict[Key, Held]) -> dict[Key, Stretch]:
+    """Return what no list expects and the tables hold all the same, such as an entity first seen a moment ago.
+
+    Each counts as expected for just the slots it has, so that a coverage speaks of every point in the answer.
+    """
+    return {
+        key: Stretch(one.slots, GAP_MS // GAP_SLOTS, one.first_ms, one.last_ms + 1)
+        for key, one in held.items()
+        if key not in stretches and one.slots
+    }
+
+
 def carriers(metric: Metric, stretches: dict[Key, Stretch], held: dict[Key, Held]) -> dict[Key, Stretch]:
     """Return the entities and parts that were to deliver this metric.
 
-    A metric without labels is delivered by the entity itself. One with labels is delivered by those parts that have
-    delivered it, or, where none has, by the parts its labels name, or else by the entity itself.
+    A metric without labels is delivered by the entity itself, and by those parts that have delivered it. One with
+    labels is delivered by those parts that have delivered it, or, where none has, by the parts its labels name, or else
+    by the entity itself.
     """
     if not metric.labels:
-        return {key: one for key, one in stretches.items() if not _part(key)}
+        return {key: one for key, one in stretches.items() if key in held or not _part(key)}
     by_entity: dict[str, list[Key]] = defaultdict(list)
     for key in stretches:
         if set(_label_names(key)) <= set(metric.labels):

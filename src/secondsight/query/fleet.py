@@ -181,12 +181,17 @@ def gpus_of(expected: list[_Row], newest: list[_Row], metrics: Sequence[Metric],
 
 
 def coverage_now(expected: Any, newest: list[_Row], now_ms: int) -> Coverage:
-    """Return how much of the newest minute that is due is stored, over GPUs as a whole."""
+    """Return how much of the newest minute that is due is stored, over GPUs as a whole.
+
+    Of a GPU that no list knows yet just what it has is expected.
+    """
     span = Span(now_ms - NEWEST_MS, now_ms - GRACE_MS)
     held = {"\0".join([*_key(row), ""]): row["slots"] for row in newest}
     stretches = {key: one for key, one in stretches_of(expected, span, span.to_ms).items() if key.endswith("\0")}
-    stored = (min(held.get(key, 0), one.slots) for key, one in stretches.items())
-    return Coverage(sum(one.slots for one in stretches.values()), sum(stored), gaps=None)
+    wanted = {key: one.slots for key, one in stretches.items()}
+    wanted |= {key: slots for key, slots in held.items() if key not in wanted}
+    stored = (min(held.get(key, 0), slots) for key, slots in wanted.items())
+    return Coverage(sum(wanted.values()), sum(stored), gaps=None)
 
 
 def status_of(last_seen_ms: int | None, now_ms: int) -> Status:

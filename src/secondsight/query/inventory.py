@@ -40,7 +40,8 @@ class Progress:
     """How far the collectors of a question have come; None where there is none.
 
     Attributes:
-        complete_through_ms: Least watermark of those that are not idle.
+        complete_through_ms: Least watermark of those that are not idle, never in the future; None while one of them
+            has no watermark yet.
         newest_ms: Newest event time of any.
         rollup_through_ms: Up to where every 30 s row of a collector in use is written.
     """
@@ -219,10 +220,10 @@ def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:
     idle = _integers(mine, "idle").astype(np.bool_)
     newest, through = _integers(mine, "newest_event_time_ms"), _integers(mine, "rollup_through_ms")
     owing = ~idle | ((now_ms - newest < 900_000) & (through <= newest))
-    watermark = _integers(mine, "watermark_ms")
+    complete_ms = _least(_integers(mine, "watermark_ms")[~idle])
     return Progress(
-        complete_through_ms=_least(watermark[~idle]),
-        newest_ms=int(newest.max()) if newest.size else None,
+        complete_through_ms=min(complete_ms, now_ms) if complete_ms else None,
+        newest_ms=int(newest.max()) or None if newest.size else None,
         rollup_through_ms=_least(through[owing]) if owing.any() else _least(through + 30_000),
         idle=int(idle.sum()),
         collectors=idle.size,

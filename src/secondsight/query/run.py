@@ -30,6 +30,7 @@ from secondsight.query.coverage import (
     held_of,
     keys_of,
     stretches_of,
+    unlisted,
 )
 from secondsight.query.inventory import Inventory, Progress, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
@@ -102,8 +103,11 @@ class QueryRunner:
         stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
         coverages = [self._coverage(part, stretches, scope) for part in by_metric.values()]
+        answer = _assembled(query, parts, progress, now_ms, reduce(Coverage.plus, coverages))
+        new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
-            _assembled(query, parts, progress, now_ms, reduce(Coverage.plus, coverages)),
+            answer,
+            warnings=(*answer.warnings, *_unlisted_warnings(len(new))),
             expected_from_ms=min((one.from_ms for one in stretches.values()), default=None),
         )
 
@@ -169,7 +173,8 @@ class QueryRunner:
 
     def _coverage(self, part: _Part, stretches: dict[Key, Stretch], scope: Scope) -> Coverage:
         plan = part.plan
-        carrying = carriers(plan.selected.metric, stretches, part.held)
+        known = stretches | unlisted(stretches, part.held)
+        carrying = carriers(plan.selected.metric, known, part.held)
         silent = self._silent(plan, scope) if carrying.keys() - part.held.keys() else frozenset()
         return coverage_of(carrying, part.held, counts_gaps=plan.rollup is None, silent=silent)
 
@@ -283,6 +288,12 @@ def _warnings(progress: Progress, coverage: Coverage) -> tuple[str, ...]:
     if not coverage.expected:
         warnings.append("nothing was expected in this scope and range")
     return tuple(warnings)
+
+
+def _unlisted_warnings(count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    return (f"{count} entities or parts are not listed for this range yet; coverage expects of them what they have",)
 
 
 def _unit(part: _Part) -> str:
