@@ -15,6 +15,7 @@ from secondsight.access.tokens import TokenSpec, create_token
 from secondsight.api.app import make_app, make_routes
 from secondsight.api.config import ApiConfig
 from secondsight.api.models import QueryAnswer, TopAnswer
+from secondsight.api.series import ARROW, CSV, JSON
 from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
@@ -131,6 +132,32 @@ def test_columns_csv_and_arrow_agree_with_rows(api):
     arrow = api.get("/v1/metrics/query", headers={"accept": "application/vnd.apache.arrow.stream"}, **asked)
     table = pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all()
     assert table["value"].to_pylist() == [point[3] for point in points]
+
+
+@pytest.mark.parametrize(
+    ("accept", "form", "written"),
+    [
+        ("", "", JSON),
+        ("*/*", "", JSON),
+        ("text/csv;q=0", "", JSON),
+        ("text/csv; q=0.000, application/json", "", JSON),
+        ("text/csv;q=often", "", JSON),
+        ("text/csvish", "", JSON),
+        ("Text/CSV; header=present", "", CSV),
+        ("application/json;q=0.5, text/csv;q=0.9", "", CSV),
+        ("text/csv;q=0.5, application/json", "", JSON),
+        (f"text/csv;q=0, {ARROW}", "", ARROW),
+        ("text/csv", "columns", CSV),
+        ("", "csv", CSV),
+        ("application/json", "arrow", ARROW),
+    ],
+)
+def test_an_answer_has_the_type_that_was_asked_for(api, accept, form, written):
+    asked = {"metrics": "power", "resolution": "30s", **RANGE, **({"format": form} if form else {})}
+    for path in ("/v1/metrics/query", "/v1/gpus/GPU-a/telemetry"):
+        answer = api.get(path, headers={"accept": accept} if accept else {}, **asked)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].partition(";")[0] == written
 
 
 def test_telemetry_gives_every_metric_of_one_gpu(api):

@@ -70,6 +70,23 @@ def test_times_as_people_write_them(text, seconds):
     assert parse_time(text, 1_700_000_000_000) == 1_700_000_000_000 + seconds * 1000
 
 
+@pytest.mark.parametrize(
+    "text", ["\u0661\u0665", "now-\u0661\u0665m", "\uff12023-11-14T22:13:20Z", "2023-11-14T22:13:2\u0660Z"]
+)
+def test_digits_of_other_scripts_are_no_times(text):
+    with pytest.raises(Rejected) as refusal:
+        parse_time(text, 1_700_000_000_000)
+    assert refusal.value.code == "bad_time"
+
+
+@pytest.mark.parametrize("text", ["999999999w", "367d", "53w", "\u0661\u0665m"])
+def test_widths_are_bounded(text):
+    with pytest.raises(Rejected) as refusal:
+        parse_width(text)
+    assert refusal.value.code == "bad_resolution"
+    assert parse_width("366d") == 366 * 86_400_000
+
+
 @given(st.text(max_size=40))
 def test_no_text_breaks_the_reading_of_times(text):
     for read in (lambda: parse_time(text, 0), lambda: parse_width(text)):

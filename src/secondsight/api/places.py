@@ -20,6 +20,7 @@ from secondsight.api.models import (
 )
 from secondsight.api.parameters import GpuListParameters, PageParameters
 from secondsight.api.services import Reader, Shared
+from secondsight.errors import Rejected
 from secondsight.query.answer import coverage_json
 from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
 from secondsight.query.request import parse_cursor, parse_limit
@@ -56,6 +57,7 @@ def fleet(services: Shared, scope: Reader) -> FleetAnswer:
 @router.get("/v1/gpus")
 def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Query()]) -> GpuPage:
     """Return GPUs in order of cluster, host and index."""
+    _check_status(asked.status)
     now = services.fleet.read(scope)
     return _gpu_page(now, [gpu for gpu in now.gpus if _admits(asked, gpu)], asked)
 
@@ -127,6 +129,13 @@ def _page(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str |
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     return items[start:end], str(end) if end < len(items) else None
+
+
+def _check_status(text: str) -> None:
+    """Refuse a status that no GPU can have."""
+    unknown = [name for name in text.split(",") if text and name not in list(Status)]
+    if unknown:
+        raise Rejected("bad_status", f"status cannot be {unknown[0]!r}", f"legal: {', '.join(Status)}")
 
 
 def _admits(asked: GpuListParameters, gpu: GpuNow) -> bool:

@@ -1,5 +1,6 @@
 """Serve series: `/v1/metrics/query`, the telemetry of one GPU, and rankings."""
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -9,12 +10,15 @@ from fastapi import APIRouter, Header, Query, Response
 from secondsight.api.models import ErrorAnswer, QueryAnswer, TopAnswer
 from secondsight.api.parameters import SeriesParameters, TelemetryParameters, TopParameters
 from secondsight.api.services import Reader, Services, Shared
+from secondsight.errors import Rejected
 from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, top_json
 from secondsight.query.request import Format, MetricQuery, QueryText, parse_query
 from secondsight.query.times import parse_time
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
+JSON = "application/json"
+_WEIGHT = re.compile(r"(0(\.[0-9]{0,3})?|1(\.0{0,3})?)")
 
 router = APIRouter(tags=["series"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
 
@@ -47,6 +51,8 @@ def top(services: Shared, scope: Reader, asked: Annotated[TopParameters, Query()
     """Return the highest or lowest figures over a sliding window that ends now, or at another time."""
     at_ms = parse_time(asked.at, services.clock.now_ms())
     query = parse_query(asked.text(), services.catalog, at_ms)
+    if len(query.selected) > 1:
+        raise Rejected("one_metric", "a ranking is by one metric and one aggregate", "name one of each")
     answer = services.runner.top(query, asked.n, scope, highest=asked.order == "highest")
     return _json(top_json(answer))
 
@@ -56,13 +62,35 @@ def _parsed(services: Services, text: QueryText) -> MetricQuery:
 
 
 def _written(answer: Answer, form: Format, accept: str) -> Response:
-    """Return an answer in the type that the caller accepts, JSON where none is named."""
-    if ARROW in accept:
+    """Return an answer in the format asked for, else in the type that the caller accepts, else as JSON."""
+    named = {Format.ARROW: ARROW, Format.CSV: CSV}.get(form) or accepted_type(accept)
+    if named == ARROW:
         return Response(to_arrow(answer), media_type=ARROW)
-    if CSV in accept:
+    if named == CSV:
         return Response(to_csv(answer), media_type=CSV)
     return _json(to_json(answer, form))
 
 
+def accepted_type(accept: str) -> str:
+    """Return the first of the types named in an Accept header that we write beside JSON, and JSON where there is none.
+
+    The highest weight wins; of equal ones the first. A type of weight 0 is one that the caller does not want.
+    """
+    offers = [(_weight(parameters), name) for name, parameters in map(_media_range, accept.lower().split(","))]
+    known = [offer for offer in offers if offer[1] in (ARROW, CSV, JSON) and offer[0] > 0]
+    return max(known, key=lambda offer: offer[0], default=(0.0, JSON))[1]
+
+
+def _media_range(text: str) -> tuple[str, list[str]]:
+    name, *parameters = (piece.strip() for piece in text.split(";"))
+    return name, parameters
+
+
+def _weight(parameters: list[str]) -> float:
+    """Return the weight of a media range; one that cannot be read is 0."""
+    written = [parameter[2:] for parameter in parameters if parameter.startswith("q=")] or ["1"]
+    return float(written[0]) if _WEIGHT.fullmatch(written[0]) else 0.0
+
+
 def _json(body: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(body), media_type="application/json")
+    return Response(orjson.dumps(body), media_type=JSON)

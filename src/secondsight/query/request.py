@@ -24,10 +24,12 @@ FUTURE_MAXIMUM_MS = 366 * 86_400_000
 
 
 class Format(StrEnum):
-    """Shape of an answer's series."""
+    """Shape of an answer: JSON with rows or columns of points, CSV, or an Arrow stream."""
 
     ROWS = "rows"
     COLUMNS = "columns"
+    CSV = "csv"
+    ARROW = "arrow"
 
 
 class Group(StrEnum):
@@ -214,7 +216,7 @@ def parse_cursor(cursor: str) -> int:
     """
     if not cursor:
         return 0
-    if not cursor.isdecimal() or len(cursor) > 9:
+    if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > 9:
         raise Rejected("bad_cursor", "this cursor was not given by an earlier answer", "start without a cursor")
     return int(cursor)
 

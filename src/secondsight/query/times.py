@@ -7,9 +7,10 @@ from secondsight.errors import Rejected
 
 UNITS_MS: dict[str, int] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 TIME_MAXIMUM_MS = 4_102_444_800_000
-_WIDTH = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
-_RELATIVE = re.compile(r"now(?:([+-])(\d{1,9})(ms|s|m|h|d|w))?")
-_EPOCH = re.compile(r"\d{1,15}")
+WIDTH_MAXIMUM_MS = 366 * 86_400_000
+_WIDTH = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)", re.ASCII)
+_RELATIVE = re.compile(r"now(?:([+-])(\d{1,9})(ms|s|m|h|d|w))?", re.ASCII)
+_EPOCH = re.compile(r"\d{1,15}", re.ASCII)
 _HINT = "write RFC 3339 such as 2026-11-29T10:00:00Z, epoch milliseconds, or now-15m"
 
 
@@ -34,12 +35,15 @@ def parse_width(text: str) -> int:
     """Return the milliseconds of a width such as `30s` or `5m`.
 
     Raises:
-        Rejected(bad_resolution): It is not a count and a unit, or is zero.
+        Rejected(bad_resolution): It is not a count and a unit, is zero, or is over 366 days.
     """
     found = _WIDTH.fullmatch(text.strip())
     if found is None or int(found[1]) == 0:
         raise Rejected("bad_resolution", f"{text!r} is not a resolution", "write auto, 1s, 30s, 5m, 1h or a multiple")
-    return int(found[1]) * UNITS_MS[found[2]]
+    width_ms = int(found[1]) * UNITS_MS[found[2]]
+    if width_ms > WIDTH_MAXIMUM_MS:
+        raise Rejected("bad_resolution", f"{text!r} is wider than 366 days", "write range for one figure of it all")
+    return width_ms
 
 
 def format_time(time_ms: int) -> str:
@@ -58,6 +62,7 @@ def format_width(width_ms: int) -> str:
 
 def _parse_rfc3339(text: str) -> int:
     try:
+        text.encode("ascii")
         moment = datetime.fromisoformat(text.replace(" ", "+") if "T" in text else text)
     except ValueError:
         raise Rejected("bad_time", f"{text!r} is not a time", _HINT) from None

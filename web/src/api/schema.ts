@@ -1421,7 +1421,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows or columns */
+                /** @description rows, columns, csv or arrow */
                 format?: string;
             };
             header?: {
@@ -1525,7 +1525,7 @@ export interface operations {
                 groupBy?: string;
                 limit?: number | null;
                 cursor?: string;
-                /** @description rows or columns */
+                /** @description rows, columns, csv or arrow */
                 format?: string;
             };
             header?: {
