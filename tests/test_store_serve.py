@@ -1,3 +1,4 @@
+import socket
 import stat
 import subprocess
 import sys
@@ -96,6 +97,18 @@ def test_a_client_outlives_the_server(store: ChdbStore, tmp_path: Path) -> None:
     client.close()
     with pytest.raises(Retryable):
         client.query("SELECT 1")
+
+
+@pytest.mark.timeout(60)
+def test_a_server_that_says_nothing_is_away_however_long_the_statement_may_take(tmp_path: Path) -> None:
+    path = tmp_path / "sock"
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(path))
+        mute.listen()
+        client = FlightStore(f"grpc+unix://{path}")
+        with pytest.raises(StoreBusy):
+            client.query("SELECT 1", settings={"max_execution_time": 600})
+        client.close()
 
 
 def test_what_a_killed_server_left_is_replaced(store: ChdbStore, tmp_path: Path) -> None:

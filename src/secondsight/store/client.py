@@ -13,6 +13,8 @@ from secondsight.store.messages import decode_failure, encode_request
 from secondsight.store.statement import DEADLINE_SECONDS, KILL_GRACE_SECONDS, WAIT_FOR_READER_SECONDS
 
 ANSWER_GRACE_SECONDS = 5.0
+LIFE_SECONDS = 4.0
+"""How long a server may take to say that it is alive, before it is asked anything that may take longer."""
 
 _flight: Any = untyped_flight
 
@@ -40,7 +42,7 @@ class FlightStore:
         """Run one read and return an Arrow table.
 
         Raises:
-            Retryable: The server is away, restarting or busy.
+            Retryable: The server is away, stopped, restarting or busy.
             QueryLimited: The statement ran into a limit.
             Permanent: The statement is wrong, or writes.
         """
@@ -48,6 +50,7 @@ class FlightStore:
         options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
         client = self._connected()
         try:
+            list(client.list_actions(_flight.FlightCallOptions(timeout=LIFE_SECONDS)))
             return client.do_get(ticket, options).read_all()
         except _flight.FlightServerError as error:
             raise decode_failure(error.extra_info) from None

@@ -88,6 +88,10 @@ def _handler_class() -> Any:
             super().__init__(address)
             self._store = store
 
+        def list_actions(self, _context: Any) -> list[Any]:
+            """Say that the server is alive; there are no actions."""
+            return []
+
         def do_get(self, _context: Any, ticket: Any) -> Any:
             try:
                 return _flight.RecordBatchStream(answer(self._store, ticket.ticket))
