@@ -116,3 +116,16 @@ def test_texts_that_are_no_token_are_refused(front, body):
 def test_bodies_that_are_no_request_are_refused(front, body):
     answer = front.client.request("POST", "/v1/session", body, {"content-type": "application/json"})
     assert answer.status_code in {400, 422}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/", "/v1/session", "/assets/none.js", "/metrics"])
+def test_head_is_answered_as_get_without_the_body(front, path):
+    got, asked = front.client.get(path), front.client.request("HEAD", path)
+    assert (asked.status_code, asked.content) == (got.status_code, b"")
+    assert asked.headers["content-type"] == got.headers["content-type"]
+    assert front.client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_a_wrong_method_is_told_the_right_one(front):
+    answer = front.client.request("DELETE", "/healthz")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET")

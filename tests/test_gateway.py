@@ -415,6 +415,16 @@ def test_a_cadence_is_left_at_the_first_tick_of_the_next_one(tmp_path: Path, tog
     ]
 
 
+def test_head_is_answered_as_get_and_a_wrong_method_is_told_the_right_one(tmp_path: Path):
+    with serving(tmp_path) as run:
+        got, asked = run.call("GET", "/healthz"), run.call("HEAD", "/healthz")
+        assert (asked.status, asked.body) == (200, b"")
+        assert asked.headers["content-length"] == got.headers["content-length"]
+        for method, path, allowed in (("DELETE", "/healthz", "GET, HEAD"), ("GET", "/v1/frames", "POST")):
+            refused = run.call(method, path)
+            assert (refused.status, refused.headers["allow"]) == (405, allowed)
+
+
 def claim(collector_id: str, host_id: str, entities_host_id: str) -> bytes:
     return encode(stamp(host_id, collector_id=collector_id), content(entities_host_id), inline=True)
 

@@ -55,7 +55,10 @@ def make_routes(services: Services) -> FastAPI:
 
 
 class Guarded:
-    """Adds to every answer what keeps browsers from misusing it, and counts the answer."""
+    """Adds to every answer what keeps browsers from misusing it, and counts the answer.
+
+    HEAD is answered as GET is: the server, which knows of it, leaves the body out.
+    """
 
     def __init__(self, inner: App, services: Services) -> None:
         self._inner = inner
@@ -75,7 +78,8 @@ class Guarded:
             await send(message)
 
         try:
-            await self._inner(scope, receive, send_guarded)
+            inner_scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self._inner(inner_scope, receive, send_guarded)
         except Exception:  # noqa: BLE001 - the edge: answered, logged and counted inside, raised again for servers
             self._services.selfmetrics.count("api_broken_answers_total")
 

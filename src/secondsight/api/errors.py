@@ -86,7 +86,8 @@ def handle_errors(app: FastAPI, selfmetrics: SelfMetrics) -> None:
     async def on_http(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)  # noqa: S101 - what the registration below promises
         status = HTTPStatus(error.status_code)
-        return answer(status, status.phrase.lower().replace(" ", "_"), status.description or status.phrase)
+        code = status.phrase.lower().replace(" ", "_")
+        return answer(status, code, status.description or status.phrase, headers=error.headers)
 
     async def on_fault(_: Request, error: Exception) -> JSONResponse:
         selfmetrics.count("api_faults_total")

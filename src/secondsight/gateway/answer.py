@@ -29,6 +29,14 @@ STATUS: dict[str, int] = {
 """Status of a refusal by its code; 400 for the others."""
 
 
+class WrongMethod(Rejected):
+    """A path has no such method; `allowed` names those that it has."""
+
+    def __init__(self, method: str, path: str, allowed: str) -> None:
+        super().__init__("method_not_allowed", f"{path} has no {method}", f"use {allowed}")
+        self.allowed = allowed
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One HTTP answer.
@@ -48,6 +56,8 @@ def refusal_answer(error: Rejected, **facts: object) -> Answer:
     """Return the answer to a request that will never succeed as it is; `facts` go beside code, message and hint."""
     status = STATUS.get(error.code, 400)
     headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
+    if isinstance(error, WrongMethod):
+        headers = ((b"allow", error.allowed.encode()),)
     body = _error_body(error.code, error.message, error.hint, **facts)
     return Answer(status, body, headers=headers, refused_caller=error.code if status in {401, 403} else "")
 

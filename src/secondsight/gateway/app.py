@@ -19,7 +19,7 @@ from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
-from secondsight.gateway.answer import Answer, fault_answer, refusal_answer, retry_answer
+from secondsight.gateway.answer import Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.frames import Verdict, answer_body, require_host
@@ -112,13 +112,15 @@ class Gateway:
         await _send(send, answer, request.received_ms, self._clock.now_ms())
 
     def _route(self, request: Request) -> tuple[str, Callable[[Request], Awaitable[Answer]]]:
+        """Return a route's name and handler; HEAD is answered as GET is, and the server leaves the body out."""
         if request.path == "/v1/frames":
-            return "frames", self._post_frames if request.method == "POST" else _wrong_method
+            return "frames", self._post_frames if request.method == "POST" else partial(_wrong_method, "POST")
+        reads = request.method in {"GET", "HEAD"}
         if request.path.startswith("/v1/agents/") and request.path.endswith("/plan"):
-            return "plan", self._get_plan if request.method == "GET" else _wrong_method
+            return "plan", self._get_plan if reads else partial(_wrong_method, "GET, HEAD")
         own = {"/healthz": self._get_health, "/readyz": self._get_readiness, "/metrics": self._get_metrics}
         if request.path in own:
-            return request.path[1:], own[request.path] if request.method == "GET" else _wrong_method
+            return request.path[1:], own[request.path] if reads else partial(_wrong_method, "GET, HEAD")
         return "other", _not_found
 
     async def _answer(self, request: Request, handler: Callable[[Request], Awaitable[Answer]]) -> Answer | None:
@@ -242,8 +244,8 @@ async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> N
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _wrong_method(request: Request) -> Answer:
-    raise Rejected("method_not_allowed", f"{request.path} has no {request.method}")
+async def _wrong_method(allowed: str, request: Request) -> Answer:
+    raise WrongMethod(request.method, request.path, allowed)
 
 
 async def _not_found(request: Request) -> Answer:
