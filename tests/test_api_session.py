@@ -129,3 +129,9 @@ def test_head_is_answered_as_get_without_the_body(front, path):
 def test_a_wrong_method_is_told_the_right_one(front):
     answer = front.client.request("DELETE", "/healthz")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
+
+
+def test_a_body_too_large_to_be_a_sign_in_is_not_taken(front):
+    body = b'{"token":"' + b"x" * (2 << 20) + b'"}'
+    answer = front.open().request("POST", "/v1/session", body, {"content-type": "application/json"})
+    assert answer.status_code == 400

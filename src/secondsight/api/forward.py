@@ -33,6 +33,10 @@ _BODILESS = frozenset({204, 304})
 _DROPPED = _HOP | {b"cookie", b"content-length", b"expect"}
 
 
+OWN_BODY_BYTES = 1 << 20
+"""Largest body of a request that is not passed on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where a gateway listens."""
@@ -61,7 +65,7 @@ class Forward:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http" or not is_ingest(scope["method"], scope["path"]):
-            await self._inner(scope, receive, send)
+            await self._inner(scope, _bounded(receive, OWN_BODY_BYTES), send)
             return
         if self._target is None:
             await _refuse(send, 404, "not_found", "this api passes nothing on", "send to the gateway's address")
@@ -135,6 +139,19 @@ def _head(scope: Scope, target: Target) -> bytes:
     ]
     lines += [b"%b: %b" % (name, value) for name, value in scope["headers"] if name not in _DROPPED]
     return b"\r\n".join([*lines, b"transfer-encoding: chunked", b"", b""])
+
+
+def _bounded(receive: Receive, most_bytes: int) -> Receive:
+    """Return a `receive` after whose most bytes the sender counts as gone."""
+    taken_bytes = 0
+
+    async def receive_bounded() -> Scope:
+        nonlocal taken_bytes
+        message = await receive()
+        taken_bytes += len(message.get("body", b""))
+        return message if taken_bytes <= most_bytes else {"type": "http.disconnect"}
+
+    return receive_bounded
 
 
 async def _body(receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
