@@ -9,9 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from secondsight.contracts import LogConsumer, LogRecord
 from secondsight.errors import Permanent
 from secondsight.model import EntityKind
+from secondsight.process.batches import batches
 from secondsight.process.cells import WINDOW_MS, Settled
 from secondsight.process.columns import SchemaPlan
 from secondsight.process.deadletter import (
@@ -53,8 +56,8 @@ from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
 from secondsight.wire.frame import OpenFrame, read_content, read_frame
 from secondsight.wire.header import HeadView, header_of, read_header
 
-MAX_LOADS = 64
-"""Collectors whose rows are loaded by one query."""
+MAX_LATE = 256
+"""Windows that late pieces are taken into in one step, so that fresh ones do not wait for them."""
 
 
 @dataclass(slots=True)
@@ -136,17 +139,21 @@ class Intake:
         for alike, members in batch.stacks.items():
             for first in range(0, len(members), MAX_MEMBERS):
                 self._take_together(alike, members[first : first + MAX_MEMBERS], batch)
-        self._make_ready(batch)
-        for kind, start_ms, pile, positions in batch.piles:
-            batch.pieces[kind, start_ms, b""] += self._apply_pile(self._world.kinds[kind], start_ms, pile, positions)
-        for (kind, start_ms, _), items in batch.pieces.items():
-            self._apply(self._world.kinds[kind], start_ms, items)
+        self._set_aside(batch)
+        self._apply_all(batch)
         self._restamper.take(batch.facts)
         for progress, view, newest_ms, ingest_ms, log_ms in batch.observed:
             progress.observe(view, newest_ms, ingest_ms, log_ms)
         for key in batch.keys:
             self._seen.add(key)
         self._advance(drained)
+
+    def _apply_all(self, batch: Batch) -> None:
+        for kind, start_ms, pile, positions in batch.piles:
+            batch.pieces[kind, start_ms, b""] += self._apply_pile(self._world.kinds[kind], start_ms, pile, positions)
+        for (kind, start_ms, _), items in batch.pieces.items():
+            if items:
+                self._apply(self._world.kinds[kind], start_ms, items)
 
     def close(self) -> None:
         """Close the definitions topic; may be called twice."""
@@ -330,20 +337,49 @@ class Intake:
         self._world.metrics.count("processor_dead_letters_total", stage=row["stage"], code=row["code"])
         self._world.writer.landing.add("dead_letters", row)
 
-    def _make_ready(self, batch: Batch) -> None:
-        """Load windows of which parts may be in the store and not in memory."""
+    def _set_aside(self, batch: Batch) -> None:
+        """Have pieces wait whose windows may be in the store and not in memory."""
+        late = {key for key in batch.spans() if key in self._world.late.items or self._is_away(key)}
+        if not late:
+            return
+        add = self._world.late.add
+        for (kind, start_ms, _), items in batch.pieces.items():
+            for piece, position in items:
+                if (kind, start_ms, piece.collector) in late:
+                    add((kind, start_ms, piece.collector), piece, position)
+            items[:] = [item for item in items if (kind, start_ms, item[0].collector) not in late]
+        piles, batch.piles = batch.piles, []
+        for kind, start_ms, pile, positions in piles:
+            away = [(kind, start_ms, collector) in late for collector in pile.collectors]
+            rest = [number for number, is_away in enumerate(away) if not is_away]
+            for number in np.flatnonzero(away).tolist():
+                add((kind, start_ms, pile.collectors[number]), pile.member(number), positions[number])
+            if rest:
+                some = pile.select(rest) if len(rest) < len(away) else pile
+                batch.piles.append((kind, start_ms, some, [positions[number] for number in rest]))
+
+    def _is_away(self, key: SpanKey) -> bool:
+        """Tell whether a window may be in the store and is not in memory."""
+        span = self._world.spans.open.get(key)
+        return (span.reopened and not span.loaded) if span is not None else self._may_be_written(key)
+
+    def catch_up(self, goes_on: Callable[[], bool]) -> None:
+        """Load windows and take in the late pieces that wait for them, oldest first, until told to leave the rest.
+
+        Raises:
+            Retryable: The store is busy or away; call again.
+        """
         world = self._world
-        wanted: dict[tuple[EntityKind, int, str, str], set[int]] = defaultdict(set)
-        for kind, start_ms, collector in batch.spans():
-            key: SpanKey = (kind, start_ms, collector)
-            span = world.spans.open.get(key)
-            if (span.reopened and not span.loaded) if span is not None else self._may_be_written(key):
-                tenant, _, cluster, _ = world.collectors.items[collector]
-                wanted[kind, start_ms, tenant, cluster].add(collector)
-        if wanted:
-            self._write_all()
-        for (kind, start_ms, _, _), collectors in wanted.items():
-            reopen(world, world.kinds[kind], start_ms, sorted(collectors))
+        if not world.late.items:
+            return
+        self._write_all()
+        for keys in list(batches(sorted(world.late.items, key=lambda key: key[1])[:MAX_LATE], world.collectors)):
+            if not goes_on():
+                return
+            reopen(world, [key for key in keys if self._is_away(key)])
+            for key in keys:
+                self._apply(world.kinds[key[0]], key[1], world.late.items[key])
+                world.late.drop(key)
 
     def _may_be_written(self, key: SpanKey) -> bool:
         kind, start_ms, collector = key
@@ -423,21 +459,27 @@ class Intake:
         return position.append_ms <= self._world.started_ms
 
 
-def reopen(world: World, state: KindState, start_ms: int, collectors: Sequence[int]) -> None:
-    """Load the stored rows of some collectors of one cluster into a window.
+def reopen(world: World, keys: Sequence[SpanKey]) -> None:
+    """Load the stored rows of some spans, which are a batch.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    window = state.window(start_ms)
-    for first in range(0, len(collectors), MAX_LOADS):
-        some = collectors[first : first + MAX_LOADS]
-        pieces = load_pieces(world.store, state, some, start_ms, start_ms + WINDOW_MS)
-        window.apply(pieces)
-        for collector in some:
-            span = world.spans.get((state.kind, start_ms, collector))
-            span.reopened = span.loaded = True
-    world.metrics.count("processor_windows_reopened_total", len(collectors))
+    if not keys:
+        return
+    state, wanted = world.kinds[keys[0][0]], set(keys)
+    collectors = sorted({collector for _, _, collector in keys})
+    pieces: dict[int, list[Piece]] = defaultdict(list)
+    for start_ms, piece in load_pieces(world.store, state, collectors, [start_ms for _, start_ms, _ in keys]):
+        if (state.kind, start_ms, piece.collector) in wanted:
+            pieces[start_ms].append(piece)
+    for start_ms, some in pieces.items():
+        state.window(start_ms).apply(some)
+    for key in keys:
+        state.window(key[1])
+        span = world.spans.get(key)
+        span.reopened = span.loaded = True
+    world.metrics.count("processor_windows_reopened_total", len(keys))
 
 
 def _newest(header: Header, ingest_ms: int) -> int:

@@ -1,18 +1,21 @@
 """Resolve what a window needs from the store: rows written before, samples before it, rollup rows to replace."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from secondsight.contracts import Store
+from secondsight.model import EntityKind
 from secondsight.process.carry import followed
 from secondsight.process.cells import Window
 from secondsight.process.close import carried_priors, stored_priors
 from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import KindState
 from secondsight.process.load import LOOKBACKS_MS, Stored, load_lasts
+from secondsight.process.lookback import Lasts, load_lasts_before
 from secondsight.process.series import I32
+from secondsight.process.spans import SpanKey
 from secondsight.process.watermark import Progress
 from secondsight.process.window import Priors, Samples
 
@@ -23,6 +26,13 @@ class PriorSource:
     def __init__(self, store: Store, progress: Mapping[int, Progress]) -> None:
         self._store = store
         self._progress = progress
+        self._expected: dict[tuple[EntityKind, int], list[SpanKey]] = {}
+        self._ahead: dict[tuple[EntityKind, int, int], tuple[set[int], Lasts]] = {}
+
+    def expect(self, batches: Iterable[list[SpanKey]]) -> None:
+        """Take note of which windows are asked for next: what one query finds is kept until the next call."""
+        self._ahead.clear()
+        self._expected = {(key[0], key[1]): batch for batch in batches if batch[0][1] != batch[-1][1] for key in batch}
 
     def priors(
         self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]
@@ -54,10 +64,25 @@ class PriorSource:
     ) -> tuple[I32, list[Priors]]:
         """Look for the last samples, first the cheap way, then as far back as they count."""
         for lookback_ms in LOOKBACKS_MS[:-1]:
-            found = load_lasts(self._store, state, collectors, window.start_ms, lookback_ms)
+            found = self._lasts(state, collectors, window.start_ms, lookback_ms)
             if _suffice(samples, stored_priors(window, samples, distinct(samples.series), found)):
                 return found
-        return load_lasts(self._store, state, collectors, window.start_ms, LOOKBACKS_MS[-1])
+        return self._lasts(state, collectors, window.start_ms, LOOKBACKS_MS[-1])
+
+    def _lasts(self, state: KindState, collectors: Sequence[int], start_ms: int, lookback_ms: int) -> Lasts:
+        key = (state.kind, start_ms, lookback_ms)
+        batch = self._expected.get(key[:2], ())
+        if not {number for _, _, number in batch}.issuperset(collectors):
+            return load_lasts(self._store, state, collectors, start_ms, lookback_ms)
+        if key not in self._ahead:
+            whose, starts = {number for _, _, number in batch}, sorted({start for _, start, _ in batch})
+            later = [start for start in starts if start >= start_ms]
+            for start, lasts in load_lasts_before(self._store, state, sorted(whose), later, lookback_ms).items():
+                self._ahead[state.kind, start, lookback_ms] = (whose, lasts)
+        whose, lasts = self._ahead[key]
+        if not whose.issuperset(collectors):
+            return load_lasts(self._store, state, collectors, start_ms, lookback_ms)
+        return lasts
 
 
 @dataclass(frozen=True, slots=True)

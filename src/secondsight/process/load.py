@@ -43,6 +43,7 @@ _ORIGIN = ("spool_id", "sequence", "schema_id", "correction_ms", "boot_id", "sou
 class Stored:
     """A stored rollup row: its key and the recompute counter of its version."""
 
+    start_ms: int
     collector: int
     series: int
     attribution: Attribution
@@ -50,8 +51,10 @@ class Stored:
     samples: int
 
 
-def load_pieces(store: Store, state: KindState, collectors: Sequence[int], start_ms: int, end_ms: int) -> list[Piece]:
-    """Return the stored rows of some collectors of one cluster in one window, a piece per collector.
+def load_pieces(
+    store: Store, state: KindState, collectors: Sequence[int], starts_ms: Sequence[int]
+) -> list[tuple[int, Piece]]:
+    """Return the stored rows of some collectors of one cluster in some windows, as (window start, piece).
 
     Raises:
         Retryable: The store is busy or away.
@@ -62,16 +65,22 @@ def load_pieces(store: Store, state: KindState, collectors: Sequence[int], start
     codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
     rows = store.query(
         f"SELECT {columns} FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "  # noqa: S608 - names from the catalogue
-        "AND collector_id IN {collectors:Array(String)} ORDER BY event_ms",
-        _range(place, start_ms, end_ms) | {"collectors": sorted(codes)},
+        f"AND collector_id IN {{collectors:Array(String)}} AND {START} IN {{starts:Array(Int64)}} ORDER BY event_ms",
+        _range(place, min(starts_ms), max(starts_ms) + WINDOW_MS)
+        | {"collectors": sorted(codes), "starts": sorted(set(starts_ms))},
         FINAL,
     )
     if not rows.num_rows:
         return []
     piece = _piece(rows.combine_chunks(), state, place)
     owner = np.array([codes[name] for name in rows.column("collector_id").to_pylist()], np.int64)
-    parts = [(code, select_rows(piece, np.flatnonzero(owner == code))) for code in np.unique(owner).tolist()]
-    return [replace(part, collector=code) for code, part in parts]
+    starts = piece.time_ms - piece.time_ms % WINDOW_MS
+    order = np.lexsort((starts, owner))
+    heads = np.flatnonzero((np.diff(owner[order]) != 0) | (np.diff(starts[order]) != 0)) + 1
+    return [
+        (int(starts[rows[0]]), replace(select_rows(piece, rows), collector=int(owner[rows[0]])))
+        for rows in np.split(order, heads)
+    ]
 
 
 def load_lasts(
@@ -84,19 +93,24 @@ def load_lasts(
     """
     found: list[tuple[I32, list[Priors]]] = []
     for key, members in _by_cluster(state, collectors).items():
-        rows = _last_rows(store, state, (key, members), before_ms, lookback_ms)
+        rows = last_rows(store, state, (key, members), (before_ms - lookback_ms, before_ms))
         if rows.num_rows:
             found.append(
-                (_series(rows, state, key[0], key[1]), [_lasts(rows, group, state) for group in state.layout.groups])
+                (
+                    series_of(rows, state, key[0], key[1]),
+                    [lasts_of(rows, group, state) for group in state.layout.groups],
+                )
             )
     if not found:
-        return np.zeros(0, np.int32), [_lasts(None, group, state) for group in state.layout.groups]
+        return np.zeros(0, np.int32), [lasts_of(None, group, state) for group in state.layout.groups]
     series = np.concatenate([each for each, _ in found])
     return series, [_joined([lasts[group] for _, lasts in found]) for group in range(len(state.layout.groups))]
 
 
-def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], start_ms: int) -> list[Stored]:
-    """Return the keys of the stored rollup rows of some collectors of one cluster in a window, empty rows included.
+def load_rollup_keys(
+    store: Store, state: KindState, collectors: Sequence[int], starts_ms: Sequence[int]
+) -> list[Stored]:
+    """Return the keys of the stored rollup rows of some collectors of one cluster in some windows, empty rows included.
 
     Raises:
         Retryable: The store is busy or away.
@@ -104,24 +118,28 @@ def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], 
     tenant, _, cluster, _ = state.collectors.items[collectors[0]]
     codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
     rows = store.query(
-        "SELECT region, host_id, entity, part, collector_id, job_id, workload_id, owner_team, model_id, "  # noqa: S608 - names of the code
+        "SELECT toUnixTimestamp(window_start) AS start, region, host_id, entity, part, collector_id, "  # noqa: S608 - names of the code
+        "job_id, workload_id, owner_team, model_id, "
         f"toUInt64(max(bitShiftRight(version, 32))) AS counter, argMax(samples, version) AS samples "
         f"FROM {rollup_table(state.kind)} WHERE tenant_id = {{tenant:String}} AND cluster_id = {{cluster:String}} "
-        "AND toStartOfHour(window_start) = toDateTime({hour:UInt32}, 'UTC') "
-        "AND window_start = toDateTime({start:UInt32}, 'UTC') AND collector_id IN {collectors:Array(String)} "
+        "AND toStartOfHour(window_start) >= toDateTime({hour:UInt32}, 'UTC') "
+        "AND window_start <= toDateTime({last:UInt32}, 'UTC') "
+        "AND toUnixTimestamp(window_start) IN {starts:Array(UInt32)} AND collector_id IN {collectors:Array(String)} "
         "GROUP BY ALL",
         {
             "tenant": tenant,
             "cluster": cluster,
-            "hour": (start_ms - start_ms % HOUR_MS) // 1000,
-            "start": start_ms // 1000,
+            "hour": (min(starts_ms) - min(starts_ms) % HOUR_MS) // 1000,
+            "last": max(starts_ms) // 1000,
+            "starts": sorted({start_ms // 1000 for start_ms in starts_ms}),
             "collectors": sorted(codes),
         },
     )
     found = rows.to_pylist()
-    series = _series(rows, state, tenant, cluster).tolist() if found else []
+    series = series_of(rows, state, tenant, cluster).tolist() if found else []
     return [
         Stored(
+            int(row["start"]) * 1000,
             codes[row["collector_id"]],
             number,
             (row["job_id"], row["workload_id"], row["owner_team"], row["model_id"]),
@@ -132,8 +150,10 @@ def load_rollup_keys(store: Store, state: KindState, collectors: Sequence[int], 
     ]
 
 
-def next_windows(store: Store, state: KindState, collector: int, end_ms: int) -> list[int]:
-    """Return the windows that hold the next sample from an instant on of any counter or state of a collector.
+def next_rows(
+    store: Store, state: KindState, collectors: Sequence[int], reach_ms: tuple[int, int]
+) -> list[tuple[str, tuple[str, str, str], int, list[int]]]:
+    """Return (collector, entity, window, per counter or state whether it has a sample there) of stored rows.
 
     Raises:
         Retryable: The store is busy or away.
@@ -141,15 +161,17 @@ def next_windows(store: Store, state: KindState, collector: int, end_ms: int) ->
     names = [name for name, _ in _followed(state)]
     if not names:
         return []
-    firsts = ", ".join(f"minIf(toUnixTimestamp64Milli(event_time), isNotNull({quoted(name)}))" for name in names)
+    flags = ", ".join(f"max(isNotNull({quoted(name)}))" for name in names)
     rows = store.query(
-        f"SELECT DISTINCT intDiv(arrayJoin([{firsts}]), {{width:UInt32}}) * {{width:UInt32}} AS start "  # noqa: S608 - names from the catalogue
-        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND collector_id = {{collector:String}} "
-        "GROUP BY host_id, entity, part ORDER BY start",
-        _range(state.collectors.items[collector], end_ms, end_ms + LOOKBACK_MS) | {"width": WINDOW_MS},
+        f"SELECT collector_id, host_id, entity, part, {START} AS start, [{flags}] AS flags "  # noqa: S608 - names from the catalogue
+        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
+        _range(state.collectors.items[collectors[0]], *reach_ms)
+        | {"collectors": [state.collectors.items[collector][-1] for collector in collectors]},
     )
-    starts = rows.column("start").to_pylist() if rows.num_rows else []
-    return [int(start) for start in starts if start]
+    return [
+        (row["collector_id"], (row["host_id"], row["entity"], row["part"]), int(row["start"]), row["flags"])
+        for row in rows.to_pylist()
+    ]
 
 
 def collectors_of(
@@ -169,6 +191,8 @@ def collectors_of(
     return [(row["region"], row["collector_id"], int(row["start"])) for row in rows.to_pylist()]
 
 
+START = f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) * {WINDOW_MS}"
+"""Window of a row."""
 _RANGE = (
     "tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
     "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket_from:UInt32}, 'UTC') "
@@ -191,7 +215,8 @@ def _range(key: CollectorKey, start_ms: int, end_ms: int) -> dict[str, Any]:
     }
 
 
-def _series(rows: Any, state: KindState, tenant: str, cluster: str) -> I32:
+def series_of(rows: Any, state: KindState, tenant: str, cluster: str) -> I32:
+    """Return the series of some stored rows."""
     names = zip(*(rows.column(name).to_pylist() for name in (*_KEYS, "collector_id")), strict=True)
     return np.array(
         [
@@ -206,7 +231,7 @@ def _piece(rows: Any, state: KindState, place: CollectorKey) -> Piece:
     origins, origin_of = _origins(rows)
     return Piece(
         -1,
-        _series(rows, state, place[0], place[2]),
+        series_of(rows, state, place[0], place[2]),
         _numbers(rows, "event_ms", np.int64),
         _numbers(rows, "observed_delta_ms", np.int32),
         _numbers(rows, "interval_ms", np.int64),
@@ -281,9 +306,14 @@ def _by_cluster(state: KindState, collectors: Sequence[int]) -> dict[tuple[str, 
     return groups
 
 
-def _last_rows(
-    store: Store, state: KindState, whose: tuple[tuple[str, str], list[str]], before_ms: int, lookback_ms: int
+def last_rows(
+    store: Store, state: KindState, whose: tuple[tuple[str, str], list[str]], reach_ms: tuple[int, int], by: str = ""
 ) -> Any:
+    """Return the last sample in a range of each series, or of each series and what else is selected first.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
     (tenant, cluster), collectors = whose
     names = [quoted(name) for name, _ in _followed(state)]
     aggregates = [
@@ -293,10 +323,10 @@ def _last_rows(
         for name in names
     ]
     return store.query(
-        f"SELECT region, host_id, entity, part, collector_id{''.join(f', {each}' for each in aggregates)} "  # noqa: S608 - names from the catalogue
+        f"SELECT {by}region, host_id, entity, part, collector_id{''.join(f', {each}' for each in aggregates)} "  # noqa: S608 - names from the catalogue
         f"FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "
         "AND collector_id IN {collectors:Array(String)} GROUP BY ALL",
-        _range((tenant, "", cluster, ""), before_ms - lookback_ms, before_ms) | {"collectors": collectors},
+        _range((tenant, "", cluster, ""), *reach_ms) | {"collectors": collectors},
         FINAL,
     )
 
@@ -308,7 +338,8 @@ def _followed(state: KindState) -> list[tuple[str, MetricGroup]]:
     ]
 
 
-def _lasts(rows: Any, group: MetricGroup, state: KindState) -> Priors:
+def lasts_of(rows: Any, group: MetricGroup, state: KindState) -> Priors:
+    """Return the samples of some of `last_rows`, of the metrics of a group."""
     count = rows.num_rows if rows is not None else 0
     shape = (len(group.metrics), count)
     lasts = Priors(np.zeros(shape, group.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))

@@ -12,7 +12,7 @@ from threading import Event as Flag
 
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.contracts import LogConsumer, Store
+from secondsight.contracts import LogConsumer, Polled, Store
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind
 from secondsight.process.intake import Intake
@@ -23,6 +23,11 @@ from secondsight.selfmetrics import SelfMetrics
 
 LONGEST_WAIT_SECONDS = 10.0
 PACE_SECONDS = 0.2
+LATE_SECONDS = 0.5
+"""Longest time that a step spends on loading windows for late rows, but for the batch in work."""
+MAX_LATE_ROWS = 2_000_000
+"""Late rows that may wait; beyond it the log is not read until some are taken in."""
+FINISH_SECONDS = 5.0
 MANY_SPANS, DUE_SECONDS = 256, 2.0
 SMALL_SHARE = 8
 """A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
@@ -80,6 +85,7 @@ class Processor:
         self._rollup_at = self._due_at = clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = self._behind = False
+        self._stop = Flag()
 
     def step(self, wait_seconds: float = 0.0) -> int:
         """Take in what the log has, write what is due; return the number of records taken.
@@ -87,16 +93,30 @@ class Processor:
         Raises:
             Retryable: The store or the log is away; call again, nothing is lost.
         """
-        polled = self._consumer.poll(self.config.poll_bytes, wait_seconds)
+        polled = self._poll(wait_seconds)
+        self._intake.take(() if self._behind else polled.assigned)
+        self._catch_up()
+        self._write_due()
+        return len(polled.records)
+
+    def _poll(self, wait_seconds: float) -> Polled:
+        """Poll the log and hold its records, unless too many late rows wait."""
+        if self.world.late.rows > MAX_LATE_ROWS:
+            self._behind = True
+            return Polled((), ())
+        polled = self._consumer.poll(self.config.poll_bytes, 0.0 if self.has_more else wait_seconds)
         if polled.damaged:
             self.metrics.count("processor_damaged_records_total", polled.damaged)
         self._intake.keep(polled.records)
         self._intake.assign(polled.assigned)
         size = sum(len(record.value) for record in polled.records)
         self._behind = 2 * size >= self.config.poll_bytes
-        self._intake.take(() if self._behind else polled.assigned)
-        self._write_due()
-        return len(polled.records)
+        return polled
+
+    def _catch_up(self) -> None:
+        """Take in late pieces for a bounded time; what is left waits for the next step, or for the replay."""
+        until_seconds = self._clock.monotonic_seconds() + LATE_SECONDS
+        self._intake.catch_up(lambda: not self._stop.is_set() and self._clock.monotonic_seconds() <= until_seconds)
 
     def drain(self) -> None:
         """Take in all that the log has, then write it and commit; windows that are not due stay open.
@@ -104,9 +124,26 @@ class Processor:
         Raises:
             Retryable: The store or the log is away.
         """
-        while self.step():
+        while self.step() or self.has_more:
             pass
         self.checkpoint()
+
+    def finish(self) -> None:
+        """Take in what the log has for a short while, then write it and commit; late work is left for the replay.
+
+        Raises:
+            Retryable: The store or the log is away.
+        """
+        self._stop.set()
+        until_seconds = self._clock.monotonic_seconds() + FINISH_SECONDS
+        while self.step() and self._clock.monotonic_seconds() < until_seconds:
+            pass
+        self.checkpoint()
+
+    @property
+    def has_more(self) -> bool:
+        """Tell whether late work was left for the next step."""
+        return bool(self.world.late.items) or self._settler.more
 
     def checkpoint(self) -> None:
         """Write everything that waits and commit.
@@ -123,6 +160,7 @@ class Processor:
     def run(self, stop: Flag) -> None:
         """Step until `stop` is set; wait and go on whenever the store or the log is away."""
         wait_seconds = 0.1
+        self._stop = stop
         spare_collector()
         while not stop.is_set():
             try:
@@ -138,7 +176,7 @@ class Processor:
     def _pace(self, began_seconds: float) -> None:
         """Wait a little unless the log holds more: frames that come together cost less."""
         left_seconds = began_seconds + PACE_SECONDS - self._clock.monotonic_seconds()
-        if left_seconds > 0 and not self._behind:
+        if left_seconds > 0 and not self._behind and not self.has_more:
             self._clock.sleep(left_seconds)
 
     def close(self) -> None:
@@ -153,6 +191,9 @@ class Processor:
         self._relieve()
         keys = self._due(now_seconds)
         self._write_raw(now_seconds)
+        if self._stop.is_set():
+            keys = [key for key in keys if not self.world.spans.open[key].reopened]
+            self._settler.more = False
         if keys:
             self.metrics.count("processor_windows_closed_total", self._settler.close(keys))
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
@@ -172,7 +213,8 @@ class Processor:
 
     def _due(self, now_seconds: float) -> list[SpanKey]:
         """Return the spans to close; a large site looks for them less often."""
-        if len(self.world.spans.open) > MANY_SPANS and now_seconds - self._due_at < DUE_SECONDS:
+        waits = not self._settler.more and len(self.world.spans.open) > MANY_SPANS
+        if waits and now_seconds - self._due_at < DUE_SECONDS:
             return []
         self._due_at = now_seconds
         return self._settler.due()

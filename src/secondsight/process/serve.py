@@ -74,7 +74,7 @@ def _process(
     try:
         processor.run(stop)
         try:
-            processor.drain()
+            processor.finish()
         except Retryable as error:
             logger.warning("stopped before everything was written; it is read from the log again: %s", error)
     finally:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from secondsight.model import EntityKind
+from secondsight.process.batches import batches
 from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
 from secondsight.process.intake import reopen
 from secondsight.process.kinds import KindState
 from secondsight.process.late import PriorSource, Replaced, distinct, replaced
-from secondsight.process.load import Stored, load_rollup_keys, next_windows
+from secondsight.process.load import Stored, load_rollup_keys
+from secondsight.process.lookback import windows_after
 from secondsight.process.pieces import Rows
 from secondsight.process.rollups import rollup_columns, tombstone_columns
 from secondsight.process.series import COLLECTOR, I32
@@ -23,16 +25,22 @@ from secondsight.process.world import World
 from secondsight.process.write import places_of
 from secondsight.store.schema import rollup_table
 
-MAX_FORCED = 64
+MAX_AGAIN = 128
 """Stored windows that are computed again in one step, so that long ranges do not stall the rest."""
 
 
 class Settler:
-    """Closes and writes. One thread uses it."""
+    """Closes and writes. One thread uses it.
+
+    Attributes:
+        more: Spans were due that `due` left for the next step.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._priors = PriorSource(world.store, world.progress)
+        self._followers: dict[SpanKey, list[int]] = {}
+        self.more = False
 
     def flush_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> int:
         """Write dirty rows of some kinds; return how many.
@@ -46,17 +54,19 @@ class Settler:
         )
 
     def due(self) -> list[SpanKey]:
-        """Return the spans to close now, oldest window first."""
+        """Return the spans to close now, oldest window first, of those written before not more than a step takes."""
         world = self._world
-        found: list[SpanKey] = []
-        forced = 0
-        for key, span in world.spans.open.items():
-            progress = world.progress[key[2]]
-            if is_due(span, progress, key[1], world.log_ms(span.partition)):
-                forced += span.forced
-                if not span.forced or forced <= MAX_FORCED:
-                    found.append(key)
-        return sorted(found, key=lambda key: key[1])
+        found = [
+            key
+            for key, span in world.spans.open.items()
+            if is_due(span, world.progress[key[2]], key[1], world.log_ms(span.partition))
+            and key not in world.late.items
+        ]
+        found.sort(key=lambda key: key[1])
+        again = [key for key in found if world.spans.open[key].reopened]
+        self.more = len(again) > MAX_AGAIN
+        left = set(again[MAX_AGAIN:])
+        return [key for key in found if key not in left]
 
     def close(self, keys: Iterable[SpanKey]) -> int:
         """Roll up spans, oldest window first; their rows are written before. Return how many spans were closed.
@@ -65,11 +75,13 @@ class Settler:
             Retryable: The store is busy or away; spans not closed stay open.
         """
         groups: dict[tuple[int, EntityKind], list[int]] = defaultdict(list)
+        keys = list(keys)
         for kind, start_ms, collector in keys:
             groups[start_ms, kind].append(collector)
         self.flush_raw({kind for _, kind in groups})
+        old = self._prepare([key for key in keys if self._world.spans.open[key].reopened])
         for start_ms, kind in sorted(groups):
-            self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind])
+            self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind], old)
         return sum(len(collectors) for collectors in groups.values())
 
     def flush(self) -> None:
@@ -90,6 +102,8 @@ class Settler:
     def offsets(self) -> dict[int, int]:
         """Return partition -> offset before which nothing unwritten is left."""
         first = self._world.spans.first_offsets()
+        for partition, offset in self._world.late.first_offsets().items():
+            first[partition] = min(offset, first.get(partition, offset))
         return {
             partition: min(position, first.get(partition, position))
             for partition, position in self._world.positions.items()
@@ -99,53 +113,59 @@ class Settler:
         """Return the `count` spans with the oldest windows."""
         return sorted(self._world.spans.open, key=lambda key: key[1])[:count]
 
-    def _close_window(self, state: KindState, start_ms: int, collectors: list[int]) -> None:
+    def _prepare(self, keys: Sequence[SpanKey]) -> dict[SpanKey, list[Stored]]:
+        """Load what windows that are computed again need, many at once; return their stored rollup rows."""
+        world, found = self._world, dict[SpanKey, list[Stored]]()
+        together = list(batches(keys, world.collectors))
+        self._priors.expect(together)
+        self._followers = {}
+        if together:
+            world.write_rollups()
+        for batch in together:
+            self._load_forced(batch)
+            found |= self._replaced(batch)
+        if any(world.spans.open[key].restamp for key in keys):
+            self.flush_raw()
+        return found
+
+    def _close_window(
+        self, state: KindState, start_ms: int, collectors: list[int], stored: dict[SpanKey, list[Stored]]
+    ) -> None:
         world = self._world
         spans = {collector: world.spans.open[state.kind, start_ms, collector] for collector in collectors}
-        self._load_forced(state, start_ms, spans)
         window = state.window(start_ms)
         unchanged = [number for number, span in spans.items() if span.reopened and not (span.changed or span.forced)]
         counted = [number for number in collectors if number not in unchanged]
         for number in collectors:
             world.progress[number].note_written(state.kind, start_ms)
         again = [number for number in counted if spans[number].reopened]
-        old = self._replaced(state, start_ms, again)
+        old = {number: stored[state.kind, start_ms, number] for number in again}
         made: list[Rollup] = []
         for rows in portions(window, sorted_rows(window, counted)):
             made.append(self._roll_up(state, window, rows, counted, old))
         self._bury(state, start_ms, old, made)
         self._leave(state, window, spans, counted)
 
-    def _load_forced(self, state: KindState, start_ms: int, spans: dict[int, Span]) -> None:
+    def _load_forced(self, batch: Sequence[SpanKey]) -> None:
         """Load spans that are computed again without having been added to."""
         world = self._world
-        for collectors in self._by_cluster(
-            [number for number, span in spans.items() if span.reopened and not span.loaded]
-        ):
-            world.write_rollups()
-            reopen(world, state, start_ms, collectors)
-        window = state.window(start_ms)
-        for collector, span in spans.items():
-            if span.restamp and collector in window.lanes:
+        reopen(world, [key for key in batch if not world.spans.open[key].loaded])
+        for kind, start_ms, collector in batch:
+            window = world.kinds[kind].window(start_ms)
+            if world.spans.open[kind, start_ms, collector].restamp and collector in window.lanes:
                 window.dirty[window.lanes[collector].rows()] = True
-        if any(span.restamp for span in spans.values()):
-            self.flush_raw()
 
-    def _by_cluster(self, collectors: Sequence[int]) -> list[list[int]]:
-        groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for collector in collectors:
-            tenant, _, cluster, _ = self._world.collectors.items[collector]
-            groups[tenant, cluster].append(collector)
-        return list(groups.values())
-
-    def _replaced(self, state: KindState, start_ms: int, collectors: Sequence[int]) -> dict[int, list[Stored]]:
-        """Return the stored rollup rows of collectors whose window is computed again."""
-        world = self._world
-        found: dict[int, list[Stored]] = {collector: [] for collector in collectors}
-        for some in self._by_cluster(collectors):
-            world.write_rollups()
-            for row in load_rollup_keys(world.store, state, some, start_ms):
-                found[row.collector].append(row)
+    def _replaced(self, batch: Sequence[SpanKey]) -> dict[SpanKey, list[Stored]]:
+        """Return the stored rollup rows of windows that are computed again, and note what follows these windows."""
+        world, state = self._world, self._world.kinds[batch[0][0]]
+        collectors, starts = sorted({key[2] for key in batch}), [key[1] for key in batch]
+        found: dict[SpanKey, list[Stored]] = {key: [] for key in batch}
+        for row in load_rollup_keys(world.store, state, collectors, starts):
+            found.get((state.kind, row.start_ms, row.collector), []).append(row)
+        ends = {start_ms + WINDOW_MS for start_ms in starts}
+        after = windows_after(world.store, state, collectors, ends)
+        for key in batch:
+            self._followers[key] = after.get((key[2], key[1] + WINDOW_MS), [])
         return found
 
     def _roll_up(
@@ -203,18 +223,31 @@ class Settler:
             progress = world.progress[collector]
             fresh = collector in counted and (span.changed or not span.reopened)
             if fresh and max(progress.through_ms, progress.restored_ms) > end_ms:
-                self._force_next(state, collector, end_ms, span)
+                self._force_next(state, collector, window.start_ms, span)
             world.spans.close((state.kind, window.start_ms, collector))
             window.drop(collector)
         if not window.lanes:
             state.windows.pop(window.start_ms, None)
 
-    def _force_next(self, state: KindState, collector: int, end_ms: int, span: Span) -> None:
+    def _force_next(self, state: KindState, collector: int, start_ms: int, span: Span) -> None:
         world = self._world
-        for start_ms in next_windows(world.store, state, collector, end_ms):
-            key: SpanKey = (state.kind, start_ms, collector)
-            if key not in world.spans.open:
-                following = world.spans.get(key)
-                following.reopened = following.forced = True
+        for next_ms in self._following((state.kind, start_ms, collector)):
+            key: SpanKey = (state.kind, next_ms, collector)
+            is_open = key in world.spans.open
+            following = world.spans.get(key)
+            if is_open or key in world.late.items:
+                following.changed = True
+            if not is_open:
+                following.reopened = True
+                following.forced = key not in world.late.items
                 for partition, offset in span.offsets.items():
                     following.touch(partition, offset, world.log_ms(partition))
+
+    def _following(self, key: SpanKey) -> list[int]:
+        """Return the windows whose first samples follow those of a span."""
+        known = self._followers.get(key)
+        if known is not None:
+            return known
+        end_ms = key[1] + WINDOW_MS
+        found = windows_after(self._world.store, self._world.kinds[key[0]], [key[2]], [end_ms])
+        return found.get((key[2], end_ms), [])

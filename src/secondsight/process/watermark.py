@@ -1,7 +1,8 @@
 """Keep how far each collector's stream is complete, and tell which windows are closed for it.
 
 The watermark follows the in-order lane alone, never goes back and is moved by nobody else. Times of admission are
-those of the log, so that a processor that lags does not take its own lag for a collector's silence.
+those of the log, so that a processor that lags does not take its own lag for a collector's silence. A stamp ahead of
+its admission moves the watermark no further than the admission: right stamps that follow are not late.
 """
 
 from dataclasses import dataclass, field
@@ -64,8 +65,9 @@ class Progress:
         self.newest_ms = max(self.newest_ms, newest_ms)
         self.changed = True
         if newest_ms and not header.live:
-            self.ordered_ms = max(self.ordered_ms, newest_ms)
-            self.watermark_ms = max(self.watermark_ms, newest_ms - lateness_ms(header))
+            reached_ms = min(newest_ms, ingest_ms)
+            self.ordered_ms = max(self.ordered_ms, reached_ms)
+            self.watermark_ms = max(self.watermark_ms, reached_ms - lateness_ms(header))
 
     def may_be_written(self, kind: str, start_ms: int) -> bool:
         """Tell whether some rows of a window may be in the store without being in memory."""
@@ -90,7 +92,7 @@ class Progress:
 
     def has_backlog(self) -> bool:
         """Tell whether older data is still on its way."""
-        return max(self.newest_ms, self.ingest_ms) - self.ordered_ms > BACKLOG_MS
+        return self.ingest_ms - self.ordered_ms > BACKLOG_MS
 
 
 def lateness_ms(header: Header | HeadView) -> int:

@@ -9,6 +9,7 @@ from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
+from secondsight.process.batches import Backlog
 from secondsight.process.enrich import Allocations, Attribution, Fact, Stamps
 from secondsight.process.entities import EntityBook
 from secondsight.process.kinds import CollectorKey, KindState
@@ -37,6 +38,7 @@ class World:
 
     Attributes:
         progress: Collector code -> progress.
+        late: Pieces that wait for their window to be loaded.
         positions: Partition -> next offset to read.
         frontiers: Partition -> log time that it has been read up to.
         started_ms: Records appended by then may have been taken by an earlier process, in part or whole.
@@ -56,6 +58,7 @@ class World:
         self.stamps = {kind: Stamps(self.allocations, state.series) for kind, state in self.kinds.items()}
         self.progress: dict[int, Progress] = {}
         self.spans = OpenSpans()
+        self.late = Backlog()
         self.writer = Writer(store, catalog, metrics)
         self.entities = EntityBook()
         self.positions: dict[int, int] = {}
@@ -155,6 +158,7 @@ class World:
 
     def forget(self, partitions: set[int]) -> None:
         """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
+        self.late.forget(partitions)
         for kind, start_ms, collector in self.spans.forget(partitions):
             window = self.kinds[kind].windows.get(start_ms)
             if window is not None and collector in window.lanes:

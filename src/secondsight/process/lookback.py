@@ -1,0 +1,81 @@
+"""Turn stored rows into what lies before and after many windows at once: last samples, and windows that follow."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from secondsight.contracts import Store
+from secondsight.process.kinds import KindState
+from secondsight.process.load import START, last_rows, lasts_of, next_rows, series_of
+from secondsight.process.patterns import LOOKBACK_MS
+from secondsight.process.pieces import Rows
+from secondsight.process.series import I32
+from secondsight.process.window import Priors
+
+Lasts = tuple[I32, list[Priors]]
+"""Series, per group of the layout their last samples."""
+
+
+def load_lasts_before(
+    store: Store, state: KindState, collectors: Sequence[int], starts_ms: Sequence[int], lookback_ms: int
+) -> dict[int, Lasts]:
+    """Return the last samples before each of some windows, of collectors of one cluster.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    tenant, _, cluster, _ = state.collectors.items[collectors[0]]
+    names = [state.collectors.items[collector][-1] for collector in collectors]
+    reach = (min(starts_ms) - lookback_ms, max(starts_ms))
+    rows = last_rows(store, state, ((tenant, cluster), names), reach, f"{START} AS start, ")
+    if not rows.num_rows:
+        nothing: Lasts = (np.zeros(0, np.int32), [lasts_of(None, group, state) for group in state.layout.groups])
+        return dict.fromkeys(starts_ms, nothing)
+    series, begin_ms = series_of(rows, state, tenant, cluster), np.asarray(rows.column("start").to_numpy())
+    lasts = [lasts_of(rows, group, state) for group in state.layout.groups]
+    order = np.lexsort((begin_ms, series))
+    found: dict[int, Lasts] = {}
+    for start_ms in starts_ms:
+        near = order[(begin_ms[order] < start_ms) & (begin_ms[order] >= start_ms - lookback_ms)]
+        heads = np.flatnonzero(np.diff(series[near], prepend=-1))
+        found[start_ms] = (series[near][heads], [_newest(each, near, heads) for each in lasts])
+    return found
+
+
+def _newest(lasts: Priors, rows: Rows, heads: Rows) -> Priors:
+    """Return the newest sample of each metric and series; the rows are sorted by (series, time)."""
+    if not rows.size or not lasts.values.shape[0]:
+        shape = (lasts.values.shape[0], 0 if not rows.size else heads.size)
+        return Priors(np.zeros(shape, lasts.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+    places = np.where(lasts.time_ms[:, rows] > 0, np.arange(rows.size), 0)
+    best = rows[np.maximum(np.maximum.reduceat(places, heads, axis=1), heads)]
+    values, times, epochs = (
+        np.take_along_axis(each, best, axis=1) for each in (lasts.values, lasts.time_ms, lasts.epoch)
+    )
+    return Priors(values, times, epochs)
+
+
+def windows_after(
+    store: Store, state: KindState, collectors: Sequence[int], ends_ms: Collection[int]
+) -> dict[tuple[int, int], list[int]]:
+    """Return, by (collector, instant), the windows that hold the next sample of any counter or state of a collector.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = next_rows(store, state, collectors, (min(ends_ms), max(ends_ms) + LOOKBACK_MS))
+    codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
+    filled: dict[tuple[int, Any], list[int]] = defaultdict(list)
+    for name, subject, start_ms, flags in rows:
+        for place in np.flatnonzero(flags).tolist():
+            filled[codes[name], (subject, place)].append(start_ms)
+    found: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for (collector, _), starts in filled.items():
+        sorted_ms = np.array(sorted(starts), np.int64)
+        for end_ms in ends_ms:
+            at = int(np.searchsorted(sorted_ms, end_ms))
+            if at < sorted_ms.size and sorted_ms[at] < end_ms + LOOKBACK_MS:
+                found[collector, end_ms].add(int(sorted_ms[at]))
+    return {key: sorted(starts) for key, starts in found.items()}

@@ -1,0 +1,106 @@
+import pytest
+
+from process_rig import CATALOG, T0, Rig, frame_bytes
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+from test_process_flow import ENERGY, POWER, UTIL, check_rollups, raw_rows, rollup_rows, steady
+
+WINDOWS = 300
+END = T0 + 30_000 * WINDOWS
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
+    migrate(opened, CATALOG)
+    yield opened
+    opened.close()
+
+
+class Counting:
+    """A store that counts what it is asked."""
+
+    def __init__(self, store):
+        self._store = store
+        self.calls = 0
+
+    def insert(self, table, data):
+        self.calls += 1
+        self._store.insert(table, data)
+
+    def query(self, sql, params=None, settings=None):
+        self.calls += 1
+        return self._store.query(sql, params, settings)
+
+
+def wide(cells, sequence):
+    ticks = [T0 + 30_000 * number for number in range(WINDOWS)]
+    rows = {("GPU-a", "", number): cells(number) for number in range(WINDOWS)}
+    return frame_bytes(rows, ticks, sequence=sequence, interval_ms=30_000)
+
+
+def late_rig(store, tenant):
+    """Return a rig with many closed windows, and a late frame that adds to all of them."""
+    rig = Rig(Counting(store), END)
+    rig.send(wide(lambda number: {POWER: 5, ENERGY: 1000 * number}, 1), tenant=tenant)
+    rig.settle()
+    rig.send(wide(lambda _: {UTIL: 7}, 2), tenant=tenant)
+    return rig
+
+
+def check_all_late(store, tenant):
+    check_rollups(store, tenant)
+    rows = [row for row in rollup_rows(store, tenant) if row["window_start"] * 1000 < END]
+    assert [row[f"{UTIL}_max"] for row in rows] == [7] * WINDOWS
+
+
+def test_a_late_frame_of_many_windows_is_taken_in_by_few_queries(store):
+    rig = late_rig(store, "late-few")
+    before = rig.store.calls
+    rig.settle()
+    assert rig.store.calls - before < WINDOWS // 2
+    check_all_late(store, "late-few")
+    assert {row["version"] >> 32 for row in rollup_rows(store, "late-few")} <= {1, 2}
+
+
+def test_fresh_rows_do_not_wait_for_late_ones(store):
+    rig = late_rig(store, "late-fresh")
+    rig.processor.step()
+    assert rig.processor.has_more
+    fresh = frame_bytes({("GPU-a", "", 0): {POWER: 9}}, [END + 1_000_000], collector="c2", sequence=1)
+    rig.clock.move(1000)
+    rig.send(fresh, tenant="late-fresh")
+    rig.processor.step()
+    assert [row[POWER] for row in raw_rows(store, "late-fresh") if row["collector_id"] == "c2"] == [9]
+    rig.settle()
+    check_all_late(store, "late-fresh")
+
+
+def test_a_stop_leaves_late_rows_to_the_replay(store):
+    rig = late_rig(store, "late-stop")
+    rig.processor.step()
+    waiting = len(rig.processor.world.late.items)
+    rig.processor.finish()
+    assert len(rig.processor.world.late.items) == waiting > 0
+    assert rig.log.committed == {0: 1}
+    rig.restart()
+    rig.settle()
+    assert rig.log.committed == {0: 2}
+    check_all_late(store, "late-stop")
+
+
+def test_a_stamp_ahead_does_not_make_right_ones_late(store):
+    rig = Rig(store)
+    steady("ahead", rig, T0, 60)
+    ahead = frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [rig.clock.now_ms() + 240_000], sequence=61)
+    rig.send(ahead, tenant="ahead")
+    for number in range(61, 121):
+        steady("ahead", rig, T0 + 1000 * number, 1, first=number)
+        progress = next(iter(rig.processor.world.progress.values()))
+        assert progress.watermark_ms <= rig.clock.now_ms()
+    rig.processor.checkpoint()
+    assert rig.processor.metrics.total("processor_late_rows_total") == 0
+    rows = store.query("SELECT watermark <= last_ingest_time AS right FROM progress FINAL WHERE tenant_id = 'ahead'")
+    assert rows.column("right").to_pylist() == [1]
+    rig.settle()
+    check_rollups(store, "ahead")
