@@ -211,7 +211,9 @@ def test_rows_too_far_ahead_are_quarantined(store, tenant):
     rig.settle()
     assert [row[POWER] for row in raw_rows(store, tenant)] == [1]
     dead = store.query("SELECT * FROM dead_letters FINAL WHERE tenant_id = {t:String}", {"t": tenant}).to_pylist()
-    assert [(row["stage"], row["code"], row["rows"], row["values"]) for row in dead] == [("quarantine", "future", 1, 1)]
+    assert [(row["stage"], row["code"], row["rows"], row["values"]) for row in dead] == [
+        ("quarantine", "future_time", 1, 1)
+    ]
 
 
 def test_a_poison_record_between_good_ones_stops_nobody(store, tenant):

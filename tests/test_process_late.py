@@ -1,6 +1,6 @@
 import pytest
 
-from process_rig import CATALOG, T0, Rig, frame_bytes
+from process_rig import CATALOG, T0, Rig, allocation, frame_bytes
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from test_process_flow import ENERGY, POWER, UTIL, check_rollups, raw_rows, rollup_rows, steady
@@ -104,3 +104,19 @@ def test_a_stamp_ahead_does_not_make_right_ones_late(store):
     assert rows.column("right").to_pylist() == [1]
     rig.settle()
     check_rollups(store, "ahead")
+
+
+def test_events_of_impossible_times_are_refused_alone(store):
+    rig = Rig(store)
+    events = [allocation("GPU-a", time) for time in (T0, T0 + 300_000, T0 + 300_001, -1)]
+    rig.send(frame_bytes({("GPU-a", "", 0): {POWER: 3}}, [T0], events=events), T0, tenant="untimely")
+    rig.settle()
+    assert [row[POWER] for row in raw_rows(store, "untimely")] == [3]
+    count = "SELECT count() AS n FROM {table:Identifier} FINAL WHERE tenant_id = 'untimely'"
+    for table in ("events", "allocations"):
+        assert store.query(count, {"table": table}).column("n").to_pylist() == [2]
+    dead = store.query("SELECT * FROM dead_letters FINAL WHERE tenant_id = 'untimely' ORDER BY code").to_pylist()
+    assert [(row["stage"], row["code"], row["metric"], row["rows"]) for row in dead] == [
+        ("dead_letter", "bad_time", "job_gpu_allocation", 1),
+        ("quarantine", "future_time", "job_gpu_allocation", 1),
+    ]

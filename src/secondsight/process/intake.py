@@ -27,7 +27,7 @@ from secondsight.process.deadletter import (
     refused_row,
     undecoded_row,
 )
-from secondsight.process.decode import Decoded, DefinitionReader, Seen, Subjects, decode_rows, frame_key
+from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, Seen, Subjects, decode_rows, frame_key
 from secondsight.process.enrich import Attribution, Fact
 from secondsight.process.kinds import KindState
 from secondsight.process.land import (
@@ -42,7 +42,7 @@ from secondsight.process.land import (
     plan_row,
 )
 from secondsight.process.load import load_pieces
-from secondsight.process.misfits import column_values, fitting, misfits
+from secondsight.process.misfits import FUTURE_TIME, column_values, fitting, misfits, timely
 from secondsight.process.pieces import Piece, Pile
 from secondsight.process.restamp import Restamper
 from secondsight.process.spans import SpanKey
@@ -305,7 +305,7 @@ class Intake:
         losses += [Loss(DEAD_LETTER, reason, reason, item.metric, n, n) for (item, reason), n in found.items()]
         if decoded and decoded.future_rows:
             text = f"{decoded.future_rows} rows lie more than 5 min ahead of their admission"
-            losses.append(Loss(QUARANTINE, "future", text, rows=decoded.future_rows, values=decoded.future_values))
+            losses.append(Loss(QUARANTINE, FUTURE_TIME, text, rows=decoded.future_rows, values=decoded.future_values))
         for loss in losses:
             self._dead(lost_row(position, loss, envelope, header))
 
@@ -313,7 +313,15 @@ class Intake:
         content, landing = source.frame.content, self._world.writer.landing
         if not (content.events or content.infos or content.histograms):
             return
-        content = fitting(content, self._world.catalog)
+        content, untimely = timely(
+            fitting(content, self._world.catalog),
+            source.frame.header.correction_ms,
+            source.envelope.ingest_time_ms + FUTURE_MS,
+        )
+        for (metric, code), count in untimely.items():
+            stage = QUARANTINE if code == FUTURE_TIME else DEAD_LETTER
+            loss = Loss(stage, code, f"{count} of {metric} have an impossible time", metric, count, count)
+            self._dead(lost_row(position, loss, source.envelope, source.frame.header))
         attribute = self._attribute(source.envelope)
         for event in content.events:
             landing.add("events", event_row(source, event, attribute), event.version)

@@ -11,7 +11,9 @@ from typing import NamedTuple
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import MetricType
 from secondsight.model import EntityKind
-from secondsight.wire.content import Content
+from secondsight.wire.content import Content, Event, Info
+
+FUTURE_TIME = "future_time"
 
 
 class Item(NamedTuple):
@@ -49,6 +51,27 @@ def fitting(content: Content, catalog: Catalog) -> Content:
         events=tuple(event for event in content.events if Item(MetricType.EVENT, event.metric) not in refused),
         infos=tuple(info for info in content.infos if Item(MetricType.INFO, info.metric) not in refused),
     )
+
+
+def timely(content: Content, correction_ms: int, latest_ms: int) -> tuple[Content, Counter[tuple[str, str]]]:
+    """Return a content with only events and infos of a possible time, and (metric, code) -> how many others it had."""
+    found: Counter[tuple[str, str]] = Counter()
+
+    def is_timely(item: Event | Info) -> bool:
+        code = _bad_time(item.time_ms + correction_ms, latest_ms)
+        found.update([(item.metric, code)] if code else ())
+        return not code
+
+    events = tuple(event for event in content.events if is_timely(event))
+    infos = tuple(info for info in content.infos if is_timely(info))
+    return (replace(content, events=events, infos=infos) if found else content), found
+
+
+def _bad_time(time_ms: int, latest_ms: int) -> str:
+    """Return why a time is impossible, or ""."""
+    if time_ms > latest_ms:
+        return FUTURE_TIME
+    return "bad_time" if time_ms < 0 else ""
 
 
 def column_values(content: Content, metric: str) -> int:

@@ -68,7 +68,7 @@ def _event(item: Any) -> Event:
         metric=_text(metric),
         entity=_text(entity),
         part=_text(part),
-        time_ms=_integer(time_ms, 0, MAX_TIME_MS),
+        time_ms=_integer(time_ms, -_I64_MAX, _I64_MAX),
         code=_integer(code, -_I64_MAX, _I64_MAX),
         end_ms=None if end_ms is None else _integer(end_ms, 0, MAX_TIME_MS),
         version=_integer(version, 0, 0xFFFF_FFFF),
@@ -78,7 +78,7 @@ def _event(item: Any) -> Event:
 
 def _info(item: Any) -> Info:
     metric, entity, part, time_ms, attributes = _list(item, 5)
-    time = _integer(time_ms, 0, MAX_TIME_MS)
+    time = _integer(time_ms, -_I64_MAX, _I64_MAX)
     return Info(_text(metric), _text(entity), _text(part), time, _attributes(attributes))
 
 
