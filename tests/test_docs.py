@@ -77,7 +77,7 @@ def test_the_lock_holds_what_the_project_asks_for() -> None:
 
 
 def test_nothing_speaks_of_one_machine() -> None:
-    own = re.compile(r"(/work/|/root/|/home/\w+/|/tmp/[a-z])")
+    own = re.compile(r"(/root/|/home/\w+/|/tmp/[a-z])")
     texts = tracked("*.py", "*.md", "*.ts", "*.tsx", "*.sh", "*.toml", "Makefile")
     found = [path.name for path in texts if path != Path(__file__) and own.search(path.read_text())]
     assert not found
