@@ -9,7 +9,8 @@ import pytest
 
 from secondsight.access.metadata import open_metadata
 from secondsight.access.tokens import Authenticator
-from secondsight.cli import main
+from secondsight.agent.simulate.incidents import INCIDENTS
+from secondsight.cli import INCIDENT_NAMES, main
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.config import build
 from secondsight.errors import Rejected, Retryable
@@ -139,3 +140,7 @@ def test_wrong_use_exits_with_2(arguments) -> None:
 def test_settings_that_are_wrong_are_named(settings, words) -> None:
     with pytest.raises(Rejected, match=words):
         build(GatewayConfig, settings, "gateway")
+
+
+def test_the_help_names_every_incident() -> None:
+    assert all(name in INCIDENT_NAMES for name in INCIDENTS)

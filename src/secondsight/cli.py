@@ -20,6 +20,7 @@ from secondsight.errors import Rejected, SecondsightError
 Command = Callable[[argparse.Namespace], int]
 WRONG_USE = frozenset({"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "unknown_incident"})
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
+INCIDENT_NAMES = "thermal_runaway, straggler, node_lost, ecc_storm or clock_drift"
 DAY_SECONDS = 86_400
 SMALL_FLEET_HOSTS = 32
 DEFAULT_SERVER = "http://127.0.0.1:8470"
@@ -103,7 +104,7 @@ def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
     up.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="everything is kept here (./data)")
     up.add_argument("--listen", default="127.0.0.1:8470", metavar="HOST:PORT", help="port 0 picks a free one")
     up.add_argument("--simulate", default="12x8", metavar="HOSTSxGPUS", help="size of the simulated fleet (12x8), or 0")
-    up.add_argument("--incident", action="append", default=[], metavar="NAME", help="let this happen after a minute")
+    up.add_argument("--incident", action="append", default=[], metavar="NAME", help=f"after a minute: {INCIDENT_NAMES}")
     up.add_argument("--seed", type=int, default=1, help="the same seed repeats the same fleet")
     up.add_argument(
         "--history", default="15m", metavar="TIME", help="past of a new simulated fleet: 15m (default), 24h"
@@ -252,7 +253,12 @@ def _add_reads(commands: "argparse._SubParsersAction[_Parser]") -> None:
     top.add_argument("-n", type=int, default=20, metavar="N", help="rows (20)")
     top.add_argument("--once", action="store_true", help="print once instead of following")
     for parser in (query, top):
-        parser.add_argument("--server", default=os.environ.get("SECONDSIGHT_SERVER", DEFAULT_SERVER), metavar="URL")
+        parser.add_argument(
+            "--server",
+            default=_default_server(),
+            metavar="URL",
+            help="address of the api; else SECONDSIGHT_SERVER, else what data/ready says",
+        )
         parser.add_argument(
             "--token-file",
             type=Path,
@@ -260,6 +266,13 @@ def _add_reads(commands: "argparse._SubParsersAction[_Parser]") -> None:
             metavar="FILE",
             help="file that holds a read token (data/tokens/admin)",
         )
+
+
+def _default_server() -> str:
+    """Return the address of the platform that runs on ./data, where nothing else is said."""
+    ready = Path("data/ready")
+    said = os.environ.get("SECONDSIGHT_SERVER")
+    return said or (ready.read_text().strip() if ready.is_file() else DEFAULT_SERVER)
 
 
 def _query(arguments: argparse.Namespace) -> int:

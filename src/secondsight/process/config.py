@@ -14,7 +14,11 @@ class ServeConfig:
         log_hours: Age beyond which segments of the log are deleted, once they are processed.
         log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
         catalogue: Further catalogue files of the operator.
-        raw_rows, raw_seconds, rollup_rows, rollup_seconds, window_mib: See `process.run.ProcessorConfig`.
+        raw_rows: Changed rows that are written at once.
+        raw_seconds: Longest time that a row waits for being written.
+        rollup_rows: Rollup rows that are written at once.
+        rollup_seconds: Longest time that a closed window waits for being written.
+        window_mib: Memory of open windows; beyond it the oldest are written as they stand.
     """
 
     data: Path

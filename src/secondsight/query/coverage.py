@@ -146,8 +146,9 @@ def coverage_of(
         one = held.get(key)
         if one is None and key in silent:
             continue
-        expected += stretch.slots
-        stored += min(one.slots, stretch.slots) if one else 0
+        due = _due_slots(stretch, one)
+        expected += due
+        stored += min(one.slots, due) if one else 0
         gaps += _gaps(stretch, one)
     return Coverage(expected, stored, gaps if counts_gaps else None)
 
@@ -168,6 +169,22 @@ def _extend(by_collector: dict[str, Stretch], collector: str, stretch: Stretch) 
     known.interval_ms = max(known.interval_ms, stretch.interval_ms)
     known.from_ms = min(known.from_ms, stretch.from_ms)
     known.to_ms = max(known.to_ms, stretch.to_ms)
+
+
+def _due_slots(stretch: Stretch, held: Held | None) -> int:
+    """Return how many ticks fall into a stretch, by the phase of those that did, where one cadence held throughout.
+
+    Hosts tick at a phase of their own inside the second: whether an edge of the range cuts off a tick depends on it.
+    """
+    start, end, step = stretch.from_ms, stretch.to_ms, stretch.interval_ms
+    if held is None or not held.slots or stretch.slots != _multiples(start, end, step):
+        return stretch.slots
+    phase = held.first_ms % step
+    return _multiples(start - phase, end - phase, step)
+
+
+def _multiples(from_ms: int, to_ms: int, step_ms: int) -> int:
+    return max(0, -(-to_ms // step_ms) + from_ms // -step_ms)
 
 
 def _gaps(stretch: Stretch, held: Held | None) -> int:
