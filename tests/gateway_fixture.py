@@ -17,14 +17,9 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock, ManualClock
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.run import (
-    DEFINITIONS_TOPIC,
-    INGEST_TOPIC,
-    make_server,
-    open_listening,
-    open_stores,
-)
+from secondsight.gateway.run import make_server, open_listening, open_stores
 from secondsight.log.tail import Tail
+from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC
 from secondsight.model import EntityKind
 from secondsight.wire.content import Column, Content, Entity, EntityTable, Group, ScalarBlock
 from secondsight.wire.envelope import Envelope, decode_envelope

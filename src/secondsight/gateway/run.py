@@ -20,10 +20,8 @@ from secondsight.gateway.connection import Connection
 from secondsight.gateway.tls import Certificate
 from secondsight.log.embedded import EmbeddedLogWriter
 from secondsight.log.retention import backlog_bytes
+from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP
 
-INGEST_TOPIC = "ingest"
-DEFINITIONS_TOPIC = "definitions"
-PROCESSOR_GROUP = "processor"
 LISTEN_BACKLOG = 1024
 COLLECT_ALLOCATIONS = 20_000
 CERTIFICATE_TICKS = 50

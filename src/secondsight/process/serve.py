@@ -10,6 +10,7 @@ from secondsight.contracts import LogConsumer
 from secondsight.errors import Retryable
 from secondsight.log.embedded import EmbeddedConsumer
 from secondsight.log.retention import enforce_retention
+from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP
 from secondsight.process.config import ServeConfig
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.chdb import ChdbStore
@@ -18,9 +19,6 @@ from secondsight.store.serve import start_store_server
 
 logger = logging.getLogger(__name__)
 
-INGEST_TOPIC = "ingest"
-DEFINITIONS_TOPIC = "definitions"
-GROUP = "processor"
 DEFINITIONS_GROUP = "processor-definitions"
 RETENTION_SECONDS = 60.0
 MIB = 1 << 20
@@ -51,7 +49,7 @@ def _consumers(config: ServeConfig, clock: Clock) -> tuple[LogConsumer, Callable
     def open_definitions() -> LogConsumer:
         return EmbeddedConsumer(root, DEFINITIONS_TOPIC, DEFINITIONS_GROUP, clock)
 
-    return EmbeddedConsumer(root, INGEST_TOPIC, GROUP, clock), open_definitions
+    return EmbeddedConsumer(root, INGEST_TOPIC, PROCESSOR_GROUP, clock), open_definitions
 
 
 def _process(

@@ -60,7 +60,7 @@ def choose_aggregate(metric: Metric, asked: str | None) -> Aggregate:
     """
     legal = legal_aggregates(metric)
     if not legal:
-        kind_hint = "read it from /v1/events" if metric.type is MetricType.EVENT else ""
+        kind_hint = "events are stored; no route reads them yet" if metric.type is MetricType.EVENT else ""
         raise Rejected("not_a_series", f"{metric.name} is of type {metric.type.value} and has no points", kind_hint)
     if not asked:
         return legal[0]

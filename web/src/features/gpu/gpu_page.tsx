@@ -236,9 +236,9 @@ function TimelineBody({ view, error, onRetry, isTable, onZoom, onZoomOut }: Body
   }
   if (view.columns.ts.length === 0) {
     return (
-      <Empty title="No sample in this window" command="secondsight doctor">
+      <Empty title="No sample in this window">
         This GPU sent nothing between {formatClock(view.x[0])} and {formatClock(view.x[1])} UTC. A wider range
-        may hold its last samples; the doctor says what is wrong with its host.
+        may hold its last samples; the log of its host's agent says why there are no newer ones.
       </Empty>
     );
   }
