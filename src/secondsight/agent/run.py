@@ -10,13 +10,12 @@ from secondsight.agent.aside import Aside
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader, Place, boot_id
+from secondsight.agent.host import boot_id
 from secondsight.agent.offset import ClockOffset
+from secondsight.agent.readers import Shared, readers_of
 from secondsight.agent.sample import Hooks, Sampler
-from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.agent.spool import Spool
 from secondsight.agent.transport import GatewayTransport, Transport
 from secondsight.agent.write import Sender, TickWriter
@@ -89,26 +88,10 @@ def _parts(config: AgentConfig, clock: Clock) -> _Parts:
 def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reader]:
     catalog = load_catalog(config.catalog_files)
     own = SelfParts(parts.spool, config.spool_mib * MIB, parts.counts, parts.durations, clock.now_ms(), resident_bytes)
-    readers: list[Reader] = [
-        SelfReader(
-            catalog,
-            clock,
-            own,
-            collector_id=config.collector,
-            host_id=config.host,
-            interval_ms=config.interval_ms,
-        )
-    ]
-    if config.host_metrics:
-        place = Place(config.host, config.rack, config.root, config.interval_ms)
-        readers.append(HostReader(place, catalog, clock, parts.counts))
-    if config.simulate is not None:
-        readers.append(SimulateReader(config.simulate, catalog, config.host))
-    readers += [
-        ScrapeReader(target, catalog, clock, parts.counts, host_id=config.host, rack=config.rack)
-        for target in config.scrape
-    ]
-    return readers
+    reader = SelfReader(
+        catalog, clock, own, collector_id=config.collector, host_id=config.host, interval_ms=config.interval_ms
+    )
+    return [reader, *readers_of(config, Shared(catalog, clock, parts.counts))]
 
 
 def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport | None) -> Shipper:
