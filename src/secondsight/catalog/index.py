@@ -16,6 +16,9 @@ from secondsight.model import EntityKind
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 """What an exposition appends to the name of a histogram."""
 
+NOT_EXPOSED = frozenset({"nvml", "smi"})
+"""Systems whose names are no names of samples."""
+
 Binding = tuple[Metric, Source]
 
 
@@ -76,7 +79,11 @@ class Catalog:
 
     def nvml(self) -> tuple[Binding, ...]:
         """Return every NVML field and call that gives a metric; of several for one metric the lowest rank is best."""
-        return tuple((m, source) for m in self.metrics for source in m.sources if source.system == "nvml")
+        return self.of_system("nvml")
+
+    def of_system(self, system: str) -> tuple[Binding, ...]:
+        """Return every source of one system with its metric; of several for one metric the lowest rank is best."""
+        return tuple((m, source) for m in self.metrics for source in m.sources if source.system == system)
 
     def _unknown(self, word: str) -> Rejected:
         close = difflib.get_close_matches(word, [*self._by_name, *self._by_word], n=3, cutoff=0.6)
@@ -150,7 +157,7 @@ def _samples(metrics: Iterable[Metric]) -> dict[str, tuple[Binding, ...]]:
     own: dict[str, list[Binding]] = {}
     for metric in metrics:
         for source in metric.sources:
-            if source.system != "nvml":
+            if source.system not in NOT_EXPOSED:
                 claimed[source.name].append((metric, source))
         own[metric.name] = [(metric, _own_source(metric))]
     bases = own | claimed

@@ -135,7 +135,7 @@ def _read(name: str, table: Table, kind: str) -> Metric:
         parts_maximum=table.whole("parts_maximum", 1),
         parts_add=table.word("parts_add", PartsAdd, "none"),
         aliases=table.items("aliases", str),
-        sources=(*_nvml(table), *_dcgm(table, labels), *_prometheus(table, labels)),
+        sources=(*_nvml(table), *_dcgm(table, labels), *_smi(table), *_prometheus(table, labels)),
         derived=table.text("derived"),
         note=table.text("note"),
     )
@@ -167,6 +167,10 @@ def _sources(table: Table, system: str) -> list[Table]:
 
 def _nvml(table: Table) -> list[Source]:
     return [_named(entry, "nvml", entry.text("name"), ()) for entry in _sources(table, "nvml")]
+
+
+def _smi(table: Table) -> list[Source]:
+    return [_named(entry, "smi", entry.text("name"), ()) for entry in _sources(table, "smi")]
 
 
 def _prometheus(table: Table, labels: tuple[str, ...]) -> list[Source]:

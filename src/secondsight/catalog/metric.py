@@ -65,7 +65,8 @@ class Source:
     """One name under which a source gives this metric.
 
     Attributes:
-        system: `dcgm` (an exporter or host-engine field), `prometheus` (any other exposition name) or `nvml`.
+        system: `dcgm` (an exporter or host-engine field), `prometheus` (any other exposition name), `nvml`, or `smi`
+            (a column of `nvidia-smi --query-gpu`, whose `scale` holds where neither header nor cell names a unit).
         name: Full name as the source prints it (`DCGM_FI_DEV_GPU_UTIL`, `vllm:num_requests_running`, `FI 185`).
         scale: Source value x scale = value in the metric's unit.
         field_id: DCGM or NVML field number, or None.
