@@ -1,4 +1,4 @@
-"""Two things that go wrong in a fleet, seen through the whole platform: a host falls silent, a clock runs away."""
+"""What goes wrong in a fleet, seen through the whole platform: a lost host, a clock that runs away, a cut network."""
 
 import os
 import subprocess
@@ -22,6 +22,8 @@ from up_rig import Platform, platform, wait_until
 
 HOSTS, GPUS = 3, 2
 DRIFT_HOSTS = 2
+CUT_HOSTS = 5
+CUT_SECONDS = 90
 INCIDENT_SECONDS = 60
 SILENT_SECONDS = 30
 PATIENCE_SECONDS = 60
@@ -33,12 +35,13 @@ pytestmark = pytest.mark.timeout(400)
 
 @dataclass
 class Site:
-    """A platform whose own fleet loses a host, and a fleet beside it in which a clock drifts."""
+    """A platform whose own fleet loses a host; beside it a fleet with a drifting clock and one with a cut network."""
 
     platform: Platform
     tables: Tables
     lost: ClusterSpec
     drifting: ClusterSpec
+    cut: ClusterSpec
 
     def gpus(self, spec: ClusterSpec) -> list[Gpu]:
         """Return the GPUs of a cluster."""
@@ -60,20 +63,23 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     data = tmp_path_factory.mktemp("incidents") / "data"
     fleet = ("--simulate", f"{HOSTS}x{GPUS}", "--incident", "node_lost")
-    with platform(data, "--listen", "127.0.0.1:0", "--no-local-agent", *fleet) as running, _drifting_fleet(running):
+    with (
+        platform(data, "--listen", "127.0.0.1:0", "--no-local-agent", *fleet) as running,
+        _fleet(running, "drift", DRIFT_HOSTS, "clock_drift") as drifting,
+        _fleet(running, "cut", CUT_HOSTS, "network_partition") as cut,
+    ):
         tables = Tables(running)
         [lost] = clusters_of(data)
-        incidents = (incident_named("clock_drift", INCIDENT_SECONDS),)
-        yield Site(running, tables, lost, ClusterSpec("drift", DRIFT_HOSTS, GPUS, BOARDS[0], 1, incidents))
+        yield Site(running, tables, lost, drifting, cut)
         tables.close()
 
 
 @contextmanager
-def _drifting_fleet(running: Platform) -> Iterator[None]:
-    words = ["--cluster", "drift", "--hosts", str(DRIFT_HOSTS), "--gpus", str(GPUS), "--incident", "clock_drift"]
+def _fleet(running: Platform, name: str, hosts: int, incident: str) -> Iterator[ClusterSpec]:
+    words = ["--cluster", name, "--hosts", str(hosts), "--gpus", str(GPUS), "--incident", incident]
     words += ["--gateway", running.address, "--token-file", str(running.data / "tokens" / "collector")]
-    words += ["--spool-dir", str(running.data.parent / "drift")]
-    with Path(running.data.parent / "drift.log").open("ab") as out:
+    words += ["--spool-dir", str(running.data.parent / name)]
+    with Path(running.data.parent / f"{name}.log").open("ab") as out:
         process = subprocess.Popen(
             [sys.executable, "-m", "secondsight", "simulate", *words],
             stdin=subprocess.DEVNULL,
@@ -82,7 +88,7 @@ def _drifting_fleet(running: Platform) -> Iterator[None]:
             env=dict(os.environ),
         )
     try:
-        yield
+        yield ClusterSpec(name, hosts, GPUS, BOARDS[0], 1, (incident_named(incident, INCIDENT_SECONDS),))
     finally:
         process.terminate()
         process.wait(PATIENCE_SECONDS)
@@ -113,7 +119,9 @@ def test_a_lost_host_is_silent_and_its_coverage_falls(site: Site) -> None:
 
 
 def _silent(site: Site) -> set[str]:
-    return {name for name, status in site.statuses().items() if status == "silent"}
+    """Return the silent GPUs, without those that the cut network silences for a while."""
+    cut = {gpu.name for gpu in site.gpus(site.cut)}
+    return {name for name, status in site.statuses().items() if status == "silent"} - cut
 
 
 def test_rows_of_a_drifting_clock_are_put_right(site: Site) -> None:
@@ -146,6 +154,24 @@ def test_rows_of_a_drifting_clock_are_put_right(site: Site) -> None:
     for gpu in (drifting, steady):
         coverage = site.coverage(gpu, (goal - 10) * 1000, min(goal * 1000, now_ms))
         assert (coverage["ratio"], coverage["gaps"]) == (1.0, 0)
+
+
+def test_what_a_cut_off_rack_collected_arrives_whole(site: Site) -> None:
+    """Once a rack is reached again its fresh samples flow, and the time of the cut fills up, each row once."""
+    away, beside = site.gpus(site.cut)[0], site.gpus(site.cut)[-1]
+    start = _rows_of(site, beside)[0]["at"] // 1000
+    healed = start + INCIDENT_SECONDS + CUT_SECONDS
+    wait_until(lambda: _seconds_of(site, away) >= set(range(start, healed + 10)), 2 * CUT_SECONDS + PATIENCE_SECONDS)
+    rows = [row for row in _rows_of(site, away) if row["at"] // 1000 < healed + 10]
+    assert [row["at"] for row in rows] == [second * 1000 for second in range(start, healed + 10)]
+    made = [round(away.value(second, "gpu_power_watts"), 3) for second in replay(site.cut, start, len(rows))]
+    assert [round(row["values"]["gpu_power_watts"], 3) for row in rows] == made
+    coverage = site.coverage(away, (start + INCIDENT_SECONDS) * 1000, healed * 1000)
+    assert (coverage["ratio"], coverage["gaps"]) == (1.0, 0)
+
+
+def _seconds_of(site: Site, gpu: Gpu) -> set[int]:
+    return {row["at"] // 1000 for row in _rows_of(site, gpu)}
 
 
 def _rows_of(site: Site, gpu: Gpu) -> list[Row]:

@@ -16,6 +16,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.catalog.metric import MetricType
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
+from secondsight.wire.content import Content
 from secondsight.wire.frame import Stamp, decode, encode
 from secondsight.wire.schema import Definitions
 
@@ -126,6 +127,60 @@ def test_clock_drift_moves_one_host() -> None:
     offsets = run(spec(3, 7, "clock_drift"), 30)[-1].causes.clock_offset_ms
     assert offsets[0] > 1000
     assert not offsets[1:].any()
+
+
+def test_nvlink_degraded_takes_links_of_one_gpu_and_slows_its_host() -> None:
+    seconds = run(spec(4, 7, "nvlink_degraded"), 140)
+    links = series(seconds, "gpu_nvlink_links_active")
+    assert (links[:10] == 18).all()
+    assert (np.diff(links[10:, 2]) <= 0).all()
+    assert links[-1, 2] == 6
+    assert (np.delete(links, 2, axis=1) == 18).all()
+    errors = series(seconds, "gpu_nvlink_replay_errors_total")
+    assert errors[-1, 2] - errors[10, 2] > 1000
+    healthy = series(run(spec(4, 7), 140), "gpu_sm_active_ratio")[-20:].mean(axis=0)
+    slowed = series(seconds, "gpu_sm_active_ratio")[-20:].mean(axis=0)
+    assert (slowed[:8] < 0.9 * healthy[:8]).all()
+    np.testing.assert_allclose(slowed[8:], healthy[8:], rtol=0.1)
+    assert [(xid.gpu, xid.code) for second in seconds for xid in second.xids if xid.code == 74] == [(2, 74)]
+
+
+def test_dataloader_stall_lets_a_job_s_gpus_work_in_bursts() -> None:
+    seconds = run(spec(4, 7, "dataloader_stall"), 90)
+    active = series(seconds, "gpu_sm_active_ratio")[20:90].reshape(7, 10, 32)
+    assert (active[:, 4:7, :16].mean(axis=(0, 1)) < 0.3 * active[:, 9, :16].mean(axis=0)).all()
+    assert (active[:, :, 16:].min(axis=(0, 1)) > 0.3 * active[:, :, 16:].mean(axis=(0, 1))).all()
+
+
+def test_network_partition_cuts_a_rack_off_for_a_while_and_nothing_else() -> None:
+    seconds = run(spec(6, 7, "network_partition"), 110)
+    reachable = np.stack([second.causes.reachable for second in seconds])
+    assert not reachable[10:100, :4].any()
+    assert reachable[:10].all()
+    assert reachable[100:].all()
+    assert reachable[:, 4:].all()
+    assert np.array_equal(series(seconds, "gpu_power_watts"), series(run(spec(6, 7), 110), "gpu_power_watts"))
+
+
+def test_collector_restart_leaves_a_gap_and_its_counters_begin_again() -> None:
+    restarted = spec(2, 7, "collector_restart")
+    maker, seconds = HostContents(restarted, load_catalog()), run(restarted, 24)
+    sent = [maker.batch([second]) for second in seconds]
+    assert [second for second, hosts in enumerate(sent) if 0 not in hosts] == list(range(10, 18))
+    assert all(1 in hosts for hosts in sent)
+    cpu = [agent_cpu_seconds(hosts[0]) for hosts in sent if 0 in hosts]
+    assert cpu[:10] == sorted(cpu[:10])
+    assert cpu[10] == 0
+    assert cpu[9] > cpu[-1] > 0
+
+
+def agent_cpu_seconds(contents: tuple[Content, ...]) -> float:
+    """Return a host's counter of its agent's CPU time, as stored."""
+    [own] = [content for content in contents if content.schema.kind is EntityKind.PLATFORM]
+    column = next(i for i, c in enumerate(own.schema.columns) if c.metric == "agent_cpu_seconds_total")
+    assert own.scalars is not None
+    group = next(g for g in own.scalars.groups if g.first_column <= column < g.first_column + len(g.values))
+    return float(group.values[column - group.first_column][0])
 
 
 @pytest.mark.parametrize("name", INCIDENTS)

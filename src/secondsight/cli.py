@@ -20,7 +20,10 @@ from secondsight.errors import Rejected, SecondsightError
 Command = Callable[[argparse.Namespace], int]
 WRONG_USE = frozenset({"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "unknown_incident"})
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
-INCIDENT_NAMES = "thermal_runaway, straggler, node_lost, ecc_storm or clock_drift"
+INCIDENT_NAMES = (
+    "thermal_runaway, straggler, node_lost, ecc_storm, clock_drift, nvlink_degraded, dataloader_stall, "
+    "network_partition or collector_restart"
+)
 DAY_SECONDS = 86_400
 SMALL_FLEET_HOSTS = 32
 DEFAULT_SERVER = "http://127.0.0.1:8470"

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ GROUP_HOSTS = 2
 SETTLE_SECONDS = 300
 NODE_MEMORY_BYTES = 2 * 2**40
 XID_ECC_STORM = 92
-XID_CONTAINED = 94
+XID_NVLINK = 74
 STORM_PER_SECOND = 1000.0
 
 
@@ -85,6 +85,7 @@ class SimulatedCluster:
     _gpus: GpuState = field(init=False)
     _nodes: _NodeState = field(init=False)
     _storming: NDArray[np.bool_] = field(init=False)
+    _links_down: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         """Put the cluster at rest, then let it settle: the slowest figure has a lag of a minute."""
@@ -93,6 +94,7 @@ class SimulatedCluster:
         hosts = self.spec.hosts
         self._nodes = _NodeState(np.zeros(hosts), np.zeros(hosts), np.full(hosts, 4e12), np.full(hosts, 2e12))
         self._storming = np.zeros(total, dtype=np.bool_)
+        self._links_down = np.zeros(total, dtype=np.bool_)
         for second in range(self.start_second - SETTLE_SECONDS, self.start_second):
             self.advance(second)
 
@@ -102,6 +104,7 @@ class SimulatedCluster:
         jobs = [job_at(spec.seed, host // GROUP_HOSTS, second) for host in range(spec.hosts)]
         loads = [load_of(job, second) for job in jobs]
         causes = causes_at(spec.incidents, spec.hosts, spec.gpus_per_host, second - self.start_second)
+        loads = [replace(load, reading=load.reading * s) for load, s in zip(loads, causes.data_supply, strict=True)]
         gpu = step(self._gpus, _demand(loads, spec.gpus_per_host), causes)
         node = self._step_nodes(loads, jobs)
         return Second(
@@ -137,14 +140,16 @@ class SimulatedCluster:
         }
 
     def _xids(self, causes: Causes) -> tuple[Xid, ...]:
-        """Return driver errors: one as a storm begins, and rare application faults."""
+        """Return driver errors: one as a storm begins, one as a GPU's links fail, and rare application faults."""
         storming = causes.corrected_ecc_per_second > STORM_PER_SECOND
-        begun = np.flatnonzero(storming & ~self._storming)
-        self._storming = storming
-        faults = np.flatnonzero(self._gpus.rng.random(storming.size) < 2e-7)
-        return tuple(Xid(int(gpu), XID_ECC_STORM, "High single-bit ECC error rate") for gpu in begun) + tuple(
-            Xid(int(gpu), 31, "GPU memory page fault") for gpu in faults
+        links_down = causes.nvlink_up < 1
+        named = (
+            (storming & ~self._storming, XID_ECC_STORM, "High single-bit ECC error rate"),
+            (links_down & ~self._links_down, XID_NVLINK, "NVLink error"),
+            (self._gpus.rng.random(storming.size) < 2e-7, 31, "GPU memory page fault"),
         )
+        self._storming, self._links_down = storming, links_down
+        return tuple(Xid(int(gpu), code, text) for where, code, text in named for gpu in np.flatnonzero(where))
 
 
 def gpu_uuid(spec: ClusterSpec, host: int, index: int) -> str:

@@ -124,7 +124,9 @@ class HostContents:
 
     def _platform_content(self, host: int, seconds: Sequence[Second]) -> Content:
         ticks = len(seconds)
-        age = np.array([second.second for second in seconds], dtype=np.float64) % 86_400
+        restarted = np.array([second.causes.agent_age_seconds[host] for second in seconds], dtype=np.float64)
+        of_day = np.array([second.second for second in seconds], dtype=np.float64) % 86_400
+        age = np.where(restarted < 0, of_day, restarted)
         physical = {
             "agent_up": np.ones((ticks, 1)),
             "agent_cpu_seconds_total": (age * 0.006).reshape(ticks, 1),

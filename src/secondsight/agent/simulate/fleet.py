@@ -2,14 +2,15 @@
 
 A fleet that is new may be given a past. Then each cluster has two lanes, as an agent with a backlog has: the past goes
 in order, newest samples overtake it in frames marked live, and when the past has been delivered the live lane is the
-only one and no longer marked.
+only one and no longer marked. What hosts collect while the network is cut is held back, and then goes the same way.
 """
 
 import logging
 import random
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
 from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedCluster, boot_id, host_name
 from secondsight.agent.simulate.config import FleetConfig
 from secondsight.agent.simulate.contents import HostContents
+from secondsight.agent.simulate.incidents import NETWORK_PARTITION
 from secondsight.agent.spool import Spool
 from secondsight.agent.transport import GatewayTransport
 from secondsight.catalog.load import load_catalog
@@ -32,7 +34,7 @@ from secondsight.wire.frame import Stamp, encode
 logger = logging.getLogger(__name__)
 
 MIB = 1 << 20
-LIVE, PAST = "live", "past"
+LIVE, PAST, HELD = "live", "past", "held"
 MEASURED_UNCERTAINTY_MS = 5
 PAST_BATCH_SECONDS = 15
 COARSE_INTERVAL_SECONDS = 30
@@ -45,16 +47,35 @@ PAST_SPOOL_RECORDS = 2000
 
 
 @dataclass(slots=True)
-class _Lane:
-    """Frames of one cluster on their way to the gateway."""
+class _Outlet:
+    """Frames on their way to the gateway.
 
-    spec: ClusterSpec
-    cluster: SimulatedCluster
-    contents: HostContents
+    Attributes:
+        open: Set from when they may leave.
+    """
+
     spool: Spool
     definitions: KeptDefinitions
     shipper: Shipper
     counts: Counts
+    open: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One cluster and its frames.
+
+    Attributes:
+        held: Takes the frames of hosts that cannot be reached; None where no incident cuts any off.
+        cut_off: Hosts with frames in `held`.
+    """
+
+    spec: ClusterSpec
+    cluster: SimulatedCluster
+    contents: HostContents
+    outlet: _Outlet
+    held: _Outlet | None = None
+    cut_off: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -86,7 +107,8 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
     if is_new and config.history_seconds:
         start = now - config.history_seconds
         past = [_lane(config, position, PAST, start, clock) for position in range(len(config.clusters))]
-    threads = [threading.Thread(target=lane.shipper.run, args=(stop,), daemon=True) for lane in (*lanes, *past)]
+    outlets = [outlet for lane in (*lanes, *past) for outlet in (lane.outlet, lane.held) if outlet is not None]
+    threads = [threading.Thread(target=_ship, args=(outlet, stop), daemon=True) for outlet in outlets]
     threads.append(threading.Thread(target=_relive, args=(fleet, past, now), daemon=True))
     for thread in threads:
         thread.start()
@@ -98,8 +120,8 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
         stop.set()
         for thread in threads:
             thread.join(config.stop_seconds)
-        for lane, thread in zip((*lanes, *past), threads[:-1], strict=True):
-            _end(config, lane, thread)
+        for outlet, thread in zip(outlets, threads[:-1], strict=True):
+            _end(config, outlet, thread)
 
 
 def frames_of(
@@ -136,21 +158,38 @@ class Cadence:
 
 def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clock) -> _Lane:
     spec = config.spec(position, is_past=name == PAST)
-    folder = config.spool_dir / spec.name / name
+    lane = _Lane(
+        spec, SimulatedCluster(spec, second), HostContents(spec, load_catalog()), _outlet(config, position, name, clock)
+    )
+    lane.outlet.open.set()
+    if any(incident.name == NETWORK_PARTITION for incident in spec.incidents):
+        lane.held = _outlet(config, position, HELD, clock)
+        lane.cut_off.update(range(spec.hosts) if lane.held.spool.records else ())
+    return lane
+
+
+def _outlet(config: FleetConfig, position: int, name: str, clock: Clock) -> _Outlet:
+    cluster = config.clusters[position]
+    folder = config.spool_dir / cluster.name / name
     spool = Spool(folder / "frames", config.spool_mib * MIB, clock)
-    definitions, counts = KeptDefinitions(folder / "definitions", 1024 + 8 * spec.hosts), Counts()
+    definitions, counts = KeptDefinitions(folder / "definitions", 1024 + 8 * cluster.hosts), Counts()
     parts = ShipParts(
         spool=spool,
-        transport=GatewayTransport(config.gateway, config.clusters[position].token_file, clock),
+        transport=GatewayTransport(config.gateway, cluster.token_file, clock),
         definitions=definitions.known,
         aside=Aside(folder / "refused", 4 * MIB, clock),
         offset=ClockOffset(),
         counts=counts,
         random=random.SystemRandom().random,
     )
-    shipper = Shipper(parts, clock, ShipConfig(batch_seconds=0.2))
-    contents = HostContents(spec, load_catalog())
-    return _Lane(spec, SimulatedCluster(spec, second), contents, spool, definitions, shipper, counts)
+    return _Outlet(spool, definitions, Shipper(parts, clock, ShipConfig(batch_seconds=0.2)), counts)
+
+
+def _ship(outlet: _Outlet, stop: threading.Event) -> None:
+    """Ship until `stop` is set, from when the outlet opens."""
+    while not outlet.open.wait(0.2) and not stop.is_set():
+        pass
+    outlet.shipper.run(stop)
 
 
 def _live(fleet: _Fleet, lanes: Sequence[_Lane], second: int) -> None:
@@ -189,33 +228,58 @@ def _relive(fleet: _Fleet, lanes: Sequence[_Lane], end: int) -> None:
 
 
 def _wait_for_room(fleet: _Fleet, lanes: Sequence[_Lane], records: int) -> None:
-    while any(lane.spool.records > records for lane in lanes) and not fleet.stop.wait(0.05):
+    while any(lane.outlet.spool.records > records for lane in lanes) and not fleet.stop.wait(0.05):
         pass
 
 
 def _produce(lane: _Lane, seconds: range, cadence: Cadence) -> None:
-    """Simulate some seconds of one cluster and spool its frames; a spool that refuses costs them, counted."""
+    """Simulate some seconds of one cluster and spool its frames."""
     measured = [lane.cluster.advance(second) for second in seconds][
         cadence.interval_seconds - 1 :: cadence.interval_seconds
     ]
-    if not measured:
-        return
+    for _, some in groupby(measured, lambda second: (*second.causes.reporting, *second.causes.reachable)):
+        _spool(lane, list(some), cadence)
+
+
+def _spool(lane: _Lane, measured: list[Second], cadence: Cadence) -> None:
+    """Spool the frames of seconds that agree on who reports and who can be reached."""
+    reachable = measured[0].causes.reachable
+    if lane.held is not None and lane.cut_off and reachable.all():
+        _let_go(lane, lane.held)
     frames: list[bytes] = []
+    held: list[bytes] = []
     for host, contents in lane.contents.batch(measured).items():
+        outlet, into = (lane.outlet, frames) if reachable[host] else (lane.held or lane.outlet, held)
         for content in contents:
-            lane.definitions.keep(content)
-        frames += frames_of(lane.spec, host, contents, measured, cadence)
+            outlet.definitions.keep(content)
+        overtakes = reachable[host] and host in lane.cut_off
+        into += frames_of(lane.spec, host, contents, measured, replace(cadence, live=cadence.live or overtakes))
+    _append(lane.spec, lane.outlet, frames)
+    if lane.held is not None and held:
+        lane.cut_off.update(np.flatnonzero(~reachable).tolist())
+        _append(lane.spec, lane.held, held)
+
+
+def _let_go(lane: _Lane, held: _Outlet) -> None:
+    """Let what was held back leave, and note when all of it has left."""
+    held.open.set()
+    if not held.spool.records:
+        lane.cut_off.clear()
+
+
+def _append(spec: ClusterSpec, outlet: _Outlet, frames: list[bytes]) -> None:
+    """Spool frames; a spool that refuses costs them, counted."""
     try:
-        lane.spool.append_many(frames)
+        outlet.spool.append_many(frames)
     except SecondsightError as error:
-        lane.counts.add("ticks_missed", len(frames))
-        logger.warning("%s: samples are lost: %s", lane.spec.name, error)
+        outlet.counts.add("ticks_missed", len(frames))
+        logger.warning("%s: samples are lost: %s", spec.name, error)
 
 
-def _end(config: FleetConfig, lane: _Lane, thread: threading.Thread) -> None:
+def _end(config: FleetConfig, outlet: _Outlet, thread: threading.Thread) -> None:
     try:
-        if not thread.is_alive():
-            lane.shipper.drain(config.stop_seconds)
+        if not thread.is_alive() and outlet.open.is_set():
+            outlet.shipper.drain(config.stop_seconds)
     finally:
-        lane.shipper.close()
-        lane.spool.close()
+        outlet.shipper.close()
+        outlet.spool.close()

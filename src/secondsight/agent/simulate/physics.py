@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 REASON_IDLE, REASON_POWER_CAP, REASON_HW_SLOWDOWN, REASON_SW_THERMAL, REASON_HW_THERMAL = 0x1, 0x4, 0x8, 0x20, 0x40
 INLET_CELSIUS = 24.0
 CLOCK_STEP_MHZ = 15
+NVLINKS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,9 @@ def step(state: GpuState, demand: Demand, causes: Causes) -> dict[str, Floats]:
     _warm(state, power_watts, causes)
     values = _activity_values(state, demand, activity)
     values |= _board_values(state, clock_mhz, power_watts, reasons, activity)
+    values["gpu_nvlink_links_active"] = np.round(NVLINKS * causes.nvlink_up)
     values |= _memory_values(state.board, demand)
-    values |= _traffic_values(state, demand, activity)
+    values |= _traffic_values(state, demand, activity, causes)
     _count(state, power_watts, reasons, activity, causes)
     return values | {name: counter.copy() for name, counter in state.counters.items()}
 
@@ -201,7 +203,6 @@ def _board_values(
         "gpu_pcie_max_link_generation": np.full(gpus, 5.0),
         "gpu_pcie_max_link_width": np.full(gpus, 16.0),
         "gpu_pcie_link_degraded": np.zeros(gpus),
-        "gpu_nvlink_links_active": np.full(gpus, 18.0),
         "gpu_recovery_action": np.zeros(gpus),
         "gpu_row_remap_pending": np.zeros(gpus),
         "gpu_row_remap_failed": np.zeros(gpus),
@@ -227,18 +228,16 @@ def _memory_values(board: Board, demand: Demand) -> dict[str, Floats]:
     }
 
 
-def _traffic_values(state: GpuState, demand: Demand, activity: Floats) -> dict[str, Floats]:
+def _traffic_values(state: GpuState, demand: Demand, activity: Floats, causes: Causes) -> dict[str, Floats]:
     board, gpus = state.board, activity.size
     jitter = 1 + state.rng.normal(0, 0.06, (4, gpus))
     scale = np.clip(activity * 1.1, 0, 1)
+    exchanged = demand.communicating * scale * board.nvlink_bytes_per_second * causes.nvlink_up
     rates = {
         "gpu_pcie_receive_bytes_per_second": demand.reading * board.pcie_bytes_per_second * 0.5 * jitter[0],
         "gpu_pcie_transmit_bytes_per_second": (demand.writing + 0.01 * scale) * board.pcie_bytes_per_second * jitter[1],
-        "gpu_nvlink_transmit_bytes_per_second": demand.communicating
-        * scale
-        * board.nvlink_bytes_per_second
-        * jitter[2],
-        "gpu_nvlink_receive_bytes_per_second": demand.communicating * scale * board.nvlink_bytes_per_second * jitter[3],
+        "gpu_nvlink_transmit_bytes_per_second": exchanged * jitter[2],
+        "gpu_nvlink_receive_bytes_per_second": exchanged * jitter[3],
     }
     return {name: np.round(np.clip(rate, 0, None) / MIB) * MIB for name, rate in rates.items()}
 
@@ -254,7 +253,7 @@ def _count(state: GpuState, power_watts: Floats, reasons: NDArray[np.uint64], ac
     counters["gpu_ecc_corrected_volatile_total"] += corrected
     counters["gpu_ecc_corrected_aggregate_total"] += corrected
     counters["gpu_pcie_replay_total"] += rng.poisson(4e-5, gpus)
-    counters["gpu_nvlink_replay_errors_total"] += rng.poisson(2e-5, gpus)
+    counters["gpu_nvlink_replay_errors_total"] += rng.poisson(causes.nvlink_errors_per_second)
     uncorrected = rng.poisson(1e-9 + causes.corrected_ecc_per_second * 2e-8)
     counters["gpu_ecc_uncorrected_volatile_total"] += uncorrected
     counters["gpu_ecc_uncorrected_aggregate_total"] += uncorrected
