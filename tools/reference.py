@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.agent.config import AgentConfig
+from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
@@ -23,6 +24,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent]", AgentConfig, "What collects from one host."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
+    ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
     ("[gateway]", GatewayConfig, "What takes samples in."),
     ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
     ("[api]", ApiConfig, "What serves pages and the read API."),

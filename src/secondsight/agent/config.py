@@ -5,6 +5,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.errors import Rejected
@@ -28,6 +29,7 @@ class AgentConfig:
         root: Folder that holds proc and sys, when they are mounted elsewhere.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
+        kubernetes: Pods to take allocations of GPUs from; none if absent.
         spool_mib: Most that the spool may hold; beyond, the oldest goes.
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
@@ -47,6 +49,7 @@ class AgentConfig:
     root: Path = Path("/")
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
+    kubernetes: KubernetesConfig | None = None
     spool_mib: int = 512
     aside_mib: int = 16
     batch_seconds: float = 5.0

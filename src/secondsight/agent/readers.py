@@ -1,11 +1,14 @@
 """Name every reader that an agent's settings ask for: one line a source."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.host import HostReader, Place
+from secondsight.agent.jobs.inventory import DriverFiles
+from secondsight.agent.jobs.report import Means, Station
+from secondsight.agent.offset import ClockOffset
 from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.catalog.load import Catalog
@@ -20,6 +23,7 @@ class Shared:
     catalog: Catalog
     clock: Clock
     counts: Counts
+    offset: ClockOffset = field(default_factory=ClockOffset)
 
 
 def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
@@ -35,3 +39,15 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         yield SimulateReader(config.simulate, catalog, config.host)
     for target in config.scrape:
         yield ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
+    yield from _allocators(config, shared)
+
+
+def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
+    """Make the readers of who has which GPU, importing what is configured alone."""
+    gpus = DriverFiles(config.root, shared.clock)
+    means = Means(shared.catalog, shared.clock, shared.counts, shared.offset, gpus)
+    station = Station(config.host, config.rack, config.root, config.spool_dir)
+    if config.kubernetes is not None:
+        from secondsight.agent.jobs.kubernetes import KubernetesReader
+
+        yield KubernetesReader(config.kubernetes, station, means)

@@ -91,7 +91,7 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
     reader = SelfReader(
         catalog, clock, own, collector_id=config.collector, host_id=config.host, interval_ms=config.interval_ms
     )
-    return [reader, *readers_of(config, Shared(catalog, clock, parts.counts))]
+    return [reader, *readers_of(config, Shared(catalog, clock, parts.counts, parts.offset))]
 
 
 def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport | None) -> Shipper:

@@ -4,7 +4,7 @@ An interval ends when the allocator says so, or lists the GPU without that holde
 nothing. Reporting an interval twice is harmless, so all open ones are reported again at times and after a restart.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from secondsight.agent.cells import Key
@@ -28,11 +28,13 @@ class Listing:
 
     Attributes:
         ends: Job -> when it ended, where the allocator tells.
+        contested: GPU or slice -> jobs that are listed for it though only one of them can have it.
         complete: True if a holder that is not listed has lost the GPU; False if that only means that it is not known.
     """
 
     holdings: tuple[Holding, ...]
     ends: Mapping[str, int] = field(default_factory=dict)
+    contested: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     complete: bool = True
 
 
@@ -96,7 +98,8 @@ class Intervals:
             tick_ms: When, epoch ms.
             correction_ms: What frames add to times of this host now.
         """
-        events, listed = self._settle(listing.holdings, tick_ms)
+        listed, conflicts = _settled(listing)
+        events = self._new_conflicts(conflicts, tick_ms)
         look = _Look(listing, tick_ms, correction_ms, self._take_again(tick_ms))
         for holding in listed.values():
             self._see_one(holding, look)
@@ -110,31 +113,13 @@ class Intervals:
         self._last_reported = tuple(look.reports)
         return events + [event_of(interval, self._via) for interval in look.reports.values()]
 
-    def _settle(self, holdings: Iterable[Holding], tick_ms: int) -> tuple[list[Event], dict[Holder, Holding]]:
-        """Return one holding per holder, with sole holders of one GPU made ambiguous, and events of new conflicts."""
-        listed: dict[Holder, Holding] = {}
-        for holding in holdings:
-            holder = (*holding.place, holding.owner.job_id)
-            known = listed.get(holder)
-            listed[holder] = holding if known is None else _united(known, holding)
-        claims: dict[Key, list[Holder]] = {}
-        for holder, holding in listed.items():
-            if holding.share is not Share.SHARED:
-                claims.setdefault(holding.place, []).append(holder)
-        conflicts = {
-            place: tuple(sorted(holder[2] for holder in holders))
-            for place, holders in claims.items()
-            if len(holders) > 1
-        }
-        for place in conflicts:
-            listed |= {holder: replace(listed[holder], share=Share.AMBIGUOUS) for holder in claims[place]}
-        events = [
+    def _new_conflicts(self, conflicts: dict[Key, tuple[str, ...]], tick_ms: int) -> list[Event]:
+        before, self._conflicts = self._conflicts, conflicts
+        return [
             conflict_event(place, jobs, tick_ms, self._via)
             for place, jobs in conflicts.items()
-            if self._conflicts.get(place) != jobs
+            if before.get(place) != jobs
         ]
-        self._conflicts = conflicts
-        return events, listed
 
     def _take_again(self, tick_ms: int) -> dict[Identity, Interval]:
         """Return what is to be reported once more."""
@@ -228,6 +213,24 @@ class _Look:
     correction_ms: int
     reports: dict[Identity, Interval]
     successors: dict[Key, int] = field(default_factory=dict)
+
+
+def _settled(listing: Listing) -> tuple[dict[Holder, Holding], dict[Key, tuple[str, ...]]]:
+    """Return one holding per holder, several sole ones of one GPU made ambiguous, and the jobs in conflict."""
+    listed: dict[Holder, Holding] = {}
+    for holding in listing.holdings:
+        holder = (*holding.place, holding.owner.job_id)
+        known = listed.get(holder)
+        listed[holder] = holding if known is None else _united(known, holding)
+    claims: dict[Key, list[Holder]] = {}
+    for holder, holding in listed.items():
+        if holding.share is not Share.SHARED:
+            claims.setdefault(holding.place, []).append(holder)
+    unsettled = {place: holders for place, holders in claims.items() if len(holders) > 1}
+    for holders in unsettled.values():
+        listed |= {holder: replace(listed[holder], share=Share.AMBIGUOUS) for holder in holders}
+    rivals = {place: tuple(sorted(holder[2] for holder in holders)) for place, holders in unsettled.items()}
+    return listed, {**listing.contested, **rivals}
 
 
 def _holder(interval: Interval) -> Holder:

@@ -48,8 +48,13 @@ _MESSAGES: dict[str, tuple[tuple[str, int, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One device of a claim of dynamic resource allocation."""
+    """One device of a claim of dynamic resource allocation.
 
+    Attributes:
+        claim: Namespace and name of the claim; pods that name the same claim share its devices.
+    """
+
+    claim: str
     driver: str
     pool: str
     device: str
@@ -217,10 +222,11 @@ def _pod(pod: Any) -> PodDevices:
 
 def _container(container: Any) -> ContainerDevices:
     devices = tuple((each.resource_name, name) for each in container.devices for name in each.device_ids)
-    claims = tuple(_claim(each) for resource in container.dynamic_resources for each in resource.claim_resources)
+    claims = tuple(_claim(of, each) for of in container.dynamic_resources for each in of.claim_resources)
     return ContainerDevices(container.name, devices, claims)
 
 
-def _claim(claim: Any) -> Claim:
-    names = tuple(device.name for device in claim.cdi_devices)
-    return Claim(claim.driver_name, claim.pool_name, claim.device_name, names, claim.share_id)
+def _claim(of: Any, device: Any) -> Claim:
+    names = tuple(each.name for each in device.cdi_devices)
+    name = f"{of.claim_namespace}/{of.claim_name}"
+    return Claim(name, device.driver_name, device.pool_name, device.device_name, names, device.share_id)
