@@ -13,10 +13,14 @@ class Tick:
 
     Attributes:
         collector: Suffix of the collector id for this source ("" for the agent's own readers).
+        source: What frames call the source; "" for `scrape` where there is a suffix, else for the reader's name.
+        earlier: (epoch ms, contents) of instants before this tick, from a source that tells several at once.
     """
 
     contents: tuple[Content, ...]
     collector: str = ""
+    source: str = ""
+    earlier: tuple[tuple[int, tuple[Content, ...]], ...] = ()
 
 
 class Reader(Protocol):

@@ -8,6 +8,7 @@ from pathlib import Path
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
+from secondsight.agent.smi.config import SmiSettings
 from secondsight.errors import Rejected
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}").fullmatch
@@ -29,6 +30,7 @@ class AgentConfig:
         root: Folder that holds proc and sys, when they are mounted elsewhere.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
+        smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
         spool_mib: Most that the spool may hold; beyond, the oldest goes.
         aside_mib: Most that is kept of what the gateway refused.
@@ -49,6 +51,7 @@ class AgentConfig:
     root: Path = Path("/")
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
+    smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None
     spool_mib: int = 512
     aside_mib: int = 16

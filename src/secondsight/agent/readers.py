@@ -8,6 +8,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.host import HostReader, Place
 from secondsight.agent.jobs.inventory import DriverFiles
 from secondsight.agent.jobs.report import Means, Station
+from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.simulate.reader import SimulateReader
@@ -37,9 +38,19 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         yield HostReader(Place(config.host, config.rack, config.root, config.interval_ms), catalog, clock, counts)
     if config.simulate is not None:
         yield SimulateReader(config.simulate, catalog, config.host)
+    yield from _gpu_programs(config, shared, KnownGpus(config.host))
     for target in config.scrape:
         yield ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
     yield from _allocators(config, shared)
+
+
+def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
+    """Make the readers of GPUs through other programs than the driver's library, importing what is configured alone."""
+    if config.smi is not None:
+        from secondsight.agent.smi.reader import SmiPlace, SmiReader
+
+        place = SmiPlace(config.host, config.rack, config.root)
+        yield SmiReader(config.smi, place, shared.catalog, shared.clock, shared.counts, known)
 
 
 def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:

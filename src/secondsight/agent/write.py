@@ -51,13 +51,15 @@ class TickWriter:
 
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Spool what a reader took at `tick_ms`."""
-        if not tick.contents:
+        times = [*((at_ms, content) for at_ms, contents in tick.earlier for content in contents)]
+        times += [(tick_ms, content) for content in tick.contents]
+        if not times:
             return
         try:
             with self._lock:
-                for content in tick.contents:
+                for _, content in times:
                     self._definitions.keep(content)
-            frames = [self._frame(reader, tick_ms, tick.collector, content) for content in tick.contents]
+            frames = [self._frame(reader, at_ms, tick, content, live=at_ms != tick_ms) for at_ms, content in times]
             self._spool.append_many(frames)
         except (SecondsightError, OSError) as error:
             self._counts.add(f"spool_write_failed:{_errno(error)}")
@@ -66,20 +68,21 @@ class TickWriter:
         for drop in self._spool.drops():
             self._counts.add(f"dropped:{drop.reason}", drop.records)
 
-    def _frame(self, reader: Reader, tick_ms: int, suffix: str, content: Content) -> bytes:
+    def _frame(self, reader: Reader, at_ms: int, tick: Tick, content: Content, *, live: bool) -> bytes:
         offset_ms, uncertainty_ms = self._offset.now(self._clock.monotonic_seconds())
         stamp = Stamp(
-            collector_id=self._sender.collector_id + (f"/{suffix}" if suffix else ""),
+            collector_id=self._sender.collector_id + (f"/{tick.collector}" if tick.collector else ""),
             host_id=self._sender.host_id,
-            source="scrape" if suffix else reader.name,
+            source=tick.source or ("scrape" if tick.collector else reader.name),
             spool_id=self._spool.spool_id,
             first_sequence=0,
             last_sequence=0,
-            tick_times_ms=np.array([tick_ms], np.int64),
+            tick_times_ms=np.array([at_ms], np.int64),
             interval_ms=reader.interval_ms,
             boot_id=self._sender.boot_id,
             clock_offset_ms=offset_ms,
             clock_uncertainty_ms=uncertainty_ms,
+            live=live,
         )
         return encode(stamp, content)
 

@@ -11,7 +11,7 @@ from secondsight.process.cells import WINDOW_MS
 from secondsight.wire.content import Header
 from secondsight.wire.header import HeadView
 
-NATIVE_SOURCES = frozenset({"host", "nvml", "dcgm", "scrape", "simulate"})
+NATIVE_SOURCES = frozenset({"host", "nvml", "dcgm", "smi", "scrape", "simulate"})
 NATIVE_LATENESS_MS = 10_000
 FOREIGN_INTERVALS = 2
 IDLE_MS = 30_000
