@@ -14,6 +14,7 @@ from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
+from secondsight.agent.training.config import TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
@@ -25,6 +26,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
+    ("[agent.training]", TrainingConfig, "Where training jobs of this host tell their steps; the table may be empty."),
     ("[gateway]", GatewayConfig, "What takes samples in."),
     ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
     ("[api]", ApiConfig, "What serves pages and the read API."),

@@ -9,6 +9,7 @@ from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
+from secondsight.agent.training.config import TrainingConfig
 from secondsight.errors import Rejected
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}").fullmatch
@@ -32,6 +33,7 @@ class AgentConfig:
         simulate: GPUs to make up in this host; none if absent.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
+        training: Socket that training jobs tell their steps to; none if absent.
         spool_mib: Most that the spool may hold; beyond, the oldest goes.
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
@@ -53,6 +55,7 @@ class AgentConfig:
     simulate: SimulatedGpus | None = None
     smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None
+    training: TrainingConfig | None = None
     spool_mib: int = 512
     aside_mib: int = 16
     batch_seconds: float = 5.0

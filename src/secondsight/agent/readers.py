@@ -42,6 +42,7 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     for target in config.scrape:
         yield ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
     yield from _allocators(config, shared)
+    yield from _workloads(config, shared)
 
 
 def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
@@ -62,3 +63,13 @@ def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         from secondsight.agent.jobs.kubernetes import KubernetesReader
 
         yield KubernetesReader(config.kubernetes, station, means)
+
+
+def _workloads(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
+    """Make the readers of what training jobs tell, importing what is configured alone."""
+    if config.training is not None:
+        from secondsight.agent.training.read import Place as RunPlace
+        from secondsight.agent.training.read import TrainingReader
+
+        place = RunPlace(config.host, config.rack, config.interval_ms, config.spool_dir / "training.json")
+        yield TrainingReader(config.training, place, shared.catalog, shared.clock, shared.counts)
