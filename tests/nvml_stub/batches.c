@@ -28,6 +28,21 @@ static int number(const Device *device, const struct value *value, unsigned type
     return code;
 }
 
+/* The sum over the scopes that have a value, as NVML gives for all links together. */
+static int total(const Device *device, const struct value *scopes, union number *out) {
+    int found = NOT_SUPPORTED;
+    out->ull = 0;
+    for (unsigned scope = 0; scope < SCOPES; scope++) {
+        uint64_t whole;
+        if (!scopes[scope].set) continue;
+        int code = read_whole(device, &scopes[scope], &whole);
+        if (code) return code;
+        out->ull += whole;
+        found = SUCCESS;
+    }
+    return found;
+}
+
 static void field(const Device *device, struct field_value *out) {
     out->timestamp_us = wall_ms() * 1000;
     out->latency_us = 12;
@@ -37,10 +52,10 @@ static void field(const Device *device, struct field_value *out) {
         return;
     }
     const struct value *value = &device->fields[out->id], *scopes = device->scopes[out->id];
-    bool scoped = scopes && out->scope < SCOPES && scopes[out->scope].set;
     out->type = value->type;
-    if (scopes && !scoped && !value->set) out->code = INVALID_ARGUMENT;
-    else out->code = number(device, scoped ? &scopes[out->scope] : value, value->type, &out->value);
+    if (scopes && out->scope < SCOPES && scopes[out->scope].set) value = &scopes[out->scope];
+    if (value->set || !scopes) out->code = number(device, value, out->type, &out->value);
+    else out->code = out->scope == UINT32_MAX ? total(device, scopes, &out->value) : INVALID_ARGUMENT;
 }
 
 API int nvmlDeviceGetFieldValues(Device *device, int count, struct field_value *values) {

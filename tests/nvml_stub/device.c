@@ -446,3 +446,21 @@ API int nvmlDeviceGetGpuFabricInfo_v4(Device *device, struct fabric_v4 *out) {
     out->state = (unsigned char)found.head.state;
     return SUCCESS;
 }
+
+/* Where the GPU sits in a rack: for systems that have a chassis serial number. */
+
+struct platform { unsigned version; char ib_guid[16], chassis[16]; unsigned char places[5]; };
+
+API int nvmlDeviceGetPlatformInfo(Device *device, struct platform *out) {
+    if (out->version != 0x200002c) return VERSION_MISMATCH;
+    int code = enter(device, C_nvmlDeviceGetPlatformInfo);
+    if (code) return code;
+    if (!*device->text[CHASSIS]) return leave(NOT_SUPPORTED);
+    memcpy(out->chassis, device->text[CHASSIS], sizeof out->chassis);
+    for (int i = 0; i < 5 && !code; i++) {
+        uint64_t found = 0;
+        code = whole(device, V_nvmlDeviceGetPlatformInfo_slotNumber + i, &found);
+        out->places[i] = (unsigned char)found;
+    }
+    return leave(code);
+}

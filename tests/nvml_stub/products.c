@@ -125,16 +125,16 @@
     "nvmlDeviceGetDefaultApplicationsClock(SM) = " base "\n" \
     "nvmlDeviceGetClock(SM,APP_CLOCK_DEFAULT) = " base "\n"
 
-/* Milliwatts. A growing counter has less noise than it grows between two draws, so that it never falls. */
-#define POWER(limit, draw, noise, energy_noise) \
+/* Milliwatts. */
+#define POWER(limit, draw, noise) \
     "nvmlDeviceGetPowerUsage = " draw " ~" noise "\n" \
     "nvmlDeviceGetEnforcedPowerLimit = " limit "\n" \
     "nvmlDeviceGetPowerManagementLimit = " limit "\n" \
     "nvmlDeviceGetPowerManagementDefaultLimit = " limit "\n" \
     "nvmlDeviceGetPowerManagementLimitConstraints.minimum = 200000\n" \
     "nvmlDeviceGetPowerManagementLimitConstraints.maximum = " limit "\n" \
-    "nvmlDeviceGetTotalEnergyConsumption = 184000000 +" draw "/s ~" energy_noise "\n" \
-    "field 83 = 184000000 +" draw "/s ~" energy_noise "\nfield 83 type ull\n" \
+    "nvmlDeviceGetTotalEnergyConsumption = 184000000 +" draw "/s ~" noise "\n" \
+    "field 83 = 184000000 +" draw "/s ~" noise "\nfield 83 type ull\n" \
     "field 185 = " draw " ~" noise "\nfield 185 type ui\n" \
     "field 186 = " draw " ~" noise "\nfield 186 type ui\n" \
     "field 187 = 200000\nfield 187 type ui\n" \
@@ -171,8 +171,8 @@
     "field 194 = -2\nfield 194 type si\n" \
     "field 195 = 0\nfield 195 type si\n" \
     "field 196 = 0\nfield 196 type si\n" \
-    "field 197 = 81000000000 +812000000/s ~40000000\nfield 197 type ull\n" \
-    "field 198 = 153000000000 +1530000000/s ~70000000\nfield 198 type ull\n" \
+    "field 197 = 81000000000 +812000000/s ~300000000\nfield 197 type ull\n" \
+    "field 198 = 153000000000 +1530000000/s ~600000000\nfield 198 type ull\n" \
     "field 269 = 0\nfield 269 type ull\n" \
     "field 270 = 0\nfield 270 type ull\n" \
     "field 271 = 0\nfield 271 type ull\n" \
@@ -211,10 +211,10 @@
     "field 59 = 0\nfield 59 type ull\n" \
     "field 90 = " speed "\nfield 90 type ui\n" \
     "field 91 = " count "\nfield 91 type ui\n" \
-    "field 138 scope " links " = 911000000 +2400000/s ~110000\nfield 138 type ull\n" \
-    "field 139 scope " links " = 905000000 +2400000/s ~110000\nfield 139 type ull\n" \
-    "field 140 scope " links " = 1003000000 +2700000/s ~120000\nfield 140 type ull\n" \
-    "field 141 scope " links " = 998000000 +2700000/s ~120000\nfield 141 type ull\n"
+    "field 138 scope " links " = 911000000 +2400000/s ~900000\nfield 138 type ull\n" \
+    "field 139 scope " links " = 905000000 +2400000/s ~900000\nfield 139 type ull\n" \
+    "field 140 scope " links " = 1003000000 +2700000/s ~990000\nfield 140 type ull\n" \
+    "field 141 scope " links " = 998000000 +2700000/s ~990000\nfield 141 type ull\n"
 
 #define NVLINK_PER_LINK(links, speed) \
     "field 161 scope " links " = 0\nfield 161 type ull\n" \
@@ -247,7 +247,7 @@ static const struct { const char *name, *text; } products[] = {
     {"bare", ""},
     {"h200",
      "name = NVIDIA H200\n" COMMON REMAPPER("5376") HBM_TEMPERATURE HOPPER_FIELDS GPM PCIE("5")
-     CLOCKS("1755", "3201", "1530") BOOST("1980", "1500") POWER("700000", "541000", "90000", "20000")
+     CLOCKS("1755", "3201", "1530") BOOST("1980", "1500") POWER("700000", "541000", "90000")
      MEMORY("150754820096", "654311424", "97710505984", "52390002688")
      NVLINK("18", "0-17", "6", "26562") NVLINK_PER_LINK("0-17", "26562")
      "nvmlDeviceGetArchitecture = 9\n"
@@ -257,7 +257,7 @@ static const struct { const char *name, *text; } products[] = {
      "nvmlDeviceGetMemoryBusWidth = 6144\n"},
     {"h100",
      "name = NVIDIA H100 80GB HBM3\n" COMMON REMAPPER("2560") HBM_TEMPERATURE HOPPER_FIELDS GPM PCIE("5")
-     CLOCKS("1755", "2619", "1530") BOOST("1980", "1500") POWER("700000", "530000", "90000", "20000")
+     CLOCKS("1755", "2619", "1530") BOOST("1980", "1500") POWER("700000", "530000", "90000")
      MEMORY("85520809984", "524288000", "55834574848", "29161947136")
      NVLINK("18", "0-17", "6", "26562") NVLINK_PER_LINK("0-17", "26562")
      "nvmlDeviceGetArchitecture = 9\n"
@@ -267,7 +267,7 @@ static const struct { const char *name, *text; } products[] = {
      "nvmlDeviceGetMemoryBusWidth = 5120\n"},
     {"a100", /* no GPM, no fabric registration, NVLink 3 */
      "name = NVIDIA A100-SXM4-80GB\n" COMMON REMAPPER("640") HBM_TEMPERATURE PCIE("4")
-     CLOCKS("1410", "1593", "1275") BOOST("1410", "1275") POWER("400000", "331000", "60000", "12000")
+     CLOCKS("1410", "1593", "1275") BOOST("1410", "1275") POWER("400000", "331000", "60000")
      MEMORY("85899345920", "636485632", "60129542144", "25133318144")
      NVLINK("12", "0-11", "4", "25000")
      "nvmlDeviceGetArchitecture = 7\n"
@@ -276,7 +276,7 @@ static const struct { const char *name, *text; } products[] = {
      "nvmlDeviceGetSupportedEventTypes = 0x119f\n"},
     {"l4", /* a PCIe card without HBM, NVLink or fans of its own */
      "name = NVIDIA L4\n" COMMON REMAPPER("96") PCIE("4")
-     CLOCKS("1920", "6251", "1560") BOOST("2040", "2040") POWER("72000", "66000", "5000", "2000")
+     CLOCKS("1920", "6251", "1560") BOOST("2040", "2040") POWER("72000", "66000", "5000")
      MEMORY("24152899584", "500170752", "17179869184", "6472859648")
      "nvmlDeviceGetArchitecture = 8\n"
      "nvmlDeviceGetCudaComputeCapability.major = 8\n"

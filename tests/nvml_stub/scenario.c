@@ -38,7 +38,7 @@ const char *const call_names[CALLS] = {
 };
 #undef SYMBOL
 
-static const char *const text_names[TEXTS] = {"uuid", "serial", "name", "vbios", "board_part", "inforom"};
+static const char *const text_names[TEXTS] = {"uuid", "serial", "name", "vbios", "board_part", "inforom", "chassis"};
 static const char *const type_names[] = {"double", "ui", "ul", "ull", "sll", "si", "us"};
 
 static bool setting(struct device *device, struct line line);
@@ -197,6 +197,7 @@ static bool retired(struct device *device, struct line line) {
 }
 
 static void clear(struct device *device) {
+    if (!device->present) return;
     for (unsigned id = 0; id < FIELDS; id++) free(device->scopes[id]);
     struct device blank = {.slot = device->slot, .parent = device->parent, .mig = device->mig};
     memcpy(blank.migs, device->migs, sizeof blank.migs);

@@ -65,6 +65,7 @@ int leave(int code) {
 
 static void begin(struct device *device, int call) {
     lock();
+    if (!machine.initialised) machine.loaded = false; /* looks at the file now */
     scenario_refresh();
     if (!machine.broken) hang(device, call);
 }
@@ -109,17 +110,22 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+/* A draw in -1 .. 1 for a value and a number of the moment. */
+static double draw(const struct device *device, const struct value *value, int64_t moment) {
+    uint64_t bits = mix(machine.seed * 1000003 + device->slot * 131 + value->key + mix((uint64_t)moment));
+    return (double)(bits >> 11) / (double)(1ull << 52) - 1;
+}
+
+/* A level has a new draw every 100 ms. What grows goes on a line from one second's draw to the next, so that it never
+   falls as long as twice its noise is less than what it grows in a second. */
 static double change(const struct device *device, const struct value *value) {
-    double sum = 0;
-    if (value->rate != 0) {
-        int64_t ms = machine.start_ms ? wall_ms() - machine.start_ms : clock_ms(CLOCK_BOOTTIME);
-        sum += value->rate * ((double)ms / 1000);
-    }
-    if (value->noise != 0) {
-        uint64_t bits = mix(machine.seed * 1000003 + device->slot * 131 + value->key + mix((uint64_t)wall_ms() / 100));
-        sum += value->noise * ((double)(bits >> 11) / (double)(1ull << 52) - 1);
-    }
-    return sum;
+    int64_t now_ms = wall_ms();
+    if (value->rate == 0) return value->noise == 0 ? 0 : value->noise * draw(device, value, now_ms / 100);
+    int64_t ms = machine.start_ms ? now_ms - machine.start_ms : clock_ms(CLOCK_BOOTTIME);
+    double sum = value->rate * ((double)ms / 1000);
+    if (value->noise == 0) return sum;
+    double from = draw(device, value, now_ms / 1000), to = draw(device, value, now_ms / 1000 + 1);
+    return sum + value->noise * (from + (to - from) * (double)(now_ms % 1000) / 1000);
 }
 
 int read_whole(const struct device *device, const struct value *value, uint64_t *out) {

@@ -45,7 +45,7 @@ enum {
 };
 #undef SYMBOL
 
-enum text { UUID, SERIAL, NAME, VBIOS, BOARD_PART, INFOROM, TEXTS };
+enum text { UUID, SERIAL, NAME, VBIOS, BOARD_PART, INFOROM, CHASSIS, TEXTS };
 enum kind { COMPUTE, GRAPHICS, MPS };
 
 /* One scripted value: base + rate * seconds + noise * draw; `whole` is the base as 64 exact bits. */
