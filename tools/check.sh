@@ -11,6 +11,10 @@ if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ]; then
   step "installing chromium for the browser tests"
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-dejavu-core >/dev/null
 fi
+if ! command -v cc >/dev/null && [ "$(id -u)" = 0 ]; then
+  step "installing a C compiler for the stub of NVML"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null
+fi
 step format && "$bin/ruff" format --check --quiet src tests bench tools
 step lint && "$bin/ruff" check --quiet src tests bench tools
 step types && "$bin/mypy"
