@@ -14,27 +14,14 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+import _gateway
 import _platform
-from secondsight.access.identity import Role
-from secondsight.access.metadata import open_metadata
-from secondsight.access.tokens import TokenSpec, create_token
-from secondsight.clock import SystemClock
-from secondsight.gateway.run import open_listening
 
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 SECONDS = float(os.environ.get("BENCH_SECONDS", "2" if QUICK else "10"))
 HOSTS = 200 if QUICK else 1000
 CONNECTIONS = 256
 PER_SECOND = 2000
-PROGRAM = """
-import sys
-from pathlib import Path
-from secondsight.clock import SystemClock
-from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.run import serve_gateway
-config = GatewayConfig(data=Path(sys.argv[1]), listen=f"fd:{sys.argv[2]}", backlog_bytes=1 << 50)
-serve_gateway(config, SystemClock())
-"""
 
 
 def main() -> None:
@@ -58,18 +45,8 @@ def main() -> None:
 
 
 def _measure(data: Path) -> dict[str, dict[str, float]]:
-    token = _make_token(data)
-    listening = open_listening("127.0.0.1:0")
-    port = listening.getsockname()[1]
-    gateway = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(data), str(listening.fileno())], pass_fds=[listening.fileno()]
-    )
-    listening.close()
-    try:
-        return _run_phases(port, token, gateway.pid)
-    finally:
-        gateway.terminate()
-        gateway.wait(30)
+    with _gateway.running(data) as gateway:
+        return _run_phases(gateway.port, gateway.token, gateway.pid)
 
 
 def _run_phases(port: int, token: str, pid: int) -> dict[str, dict[str, float]]:
@@ -98,14 +75,6 @@ def _run_phase(name: str, order: IO[str], told: IO[str], pid: int) -> dict[str, 
     phase |= {"cpu_us": used_seconds / phase["requests"] * 1e6, "rss_mib": _rss_mib(pid)}
     print(f"{name}: {json.dumps({key: round(value, 2) for key, value in phase.items()})}", flush=True)
     return phase
-
-
-def _make_token(data: Path) -> str:
-    metadata = open_metadata(str(data / "metadata.sqlite"))
-    spec = TokenSpec(Role.COLLECTOR, "bench", "bench", cluster_id="c1", collector_pattern="*")
-    secret = create_token(metadata, spec, SystemClock().now_ms()).secret
-    metadata.dispose()
-    return secret
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from secondsight.agent.counts import Counts
 from secondsight.agent.schedule import Schedule, phase_ms
+from secondsight.agent.threads import name_thread
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.errors import SecondsightError
@@ -80,6 +81,7 @@ class Sampler:
         return [lane.name for lane in self._lanes if not lane.end()]
 
     def _run(self) -> None:
+        name_thread()
         while not self._stopping.is_set():
             wait_seconds = self.look()
             self._stopping.wait(wait_seconds)
@@ -164,6 +166,7 @@ class _Lane:
         return True
 
     def _run(self) -> None:
+        name_thread()
         while (tick_ms := self._next()) is not None:
             started = self._clock.monotonic_seconds()
             tick = self._read(tick_ms)

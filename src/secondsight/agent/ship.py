@@ -18,6 +18,7 @@ from secondsight.agent.connection import Answer
 from secondsight.agent.counts import Counts
 from secondsight.agent.offset import ClockOffset, Exchange
 from secondsight.agent.spool import Spool, SpoolRecord
+from secondsight.agent.threads import name_thread
 from secondsight.agent.transport import Transport
 from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
@@ -77,6 +78,7 @@ class Shipper:
 
     def run(self, stop: threading.Event) -> None:
         """Ship until `stop` is set."""
+        name_thread()
         while not stop.is_set():
             stop.wait(self._guarded_step())
 
