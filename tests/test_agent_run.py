@@ -10,6 +10,7 @@ import pytest
 
 from agent_fixture import FakeGateway, answer_over_http, error_answer, http_server
 from secondsight.agent.config import AgentConfig
+from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.run import run_agent
 from secondsight.agent.scrape import Target
 from secondsight.clock import SystemClock
@@ -65,6 +66,7 @@ def config_of(folder: Path, url: str, *targets: Target) -> AgentConfig:
         spool_dir=folder / "spool",
         host_id="host-1",
         interval_ms=100,
+        kernel_log=KernelLogConfig(enabled=False),
         batch_seconds=0.1,
         scrape=targets,
         stop_seconds=3.0,

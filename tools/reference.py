@@ -11,6 +11,7 @@ from typing import Any
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
+from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
@@ -23,6 +24,7 @@ from secondsight.process.config import ServeConfig
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent]", AgentConfig, "What collects from one host."),
+    ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),

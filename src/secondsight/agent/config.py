@@ -2,10 +2,11 @@
 
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from secondsight.agent.jobs.settings import KubernetesConfig
+from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
@@ -29,6 +30,7 @@ class AgentConfig:
         interval_ms: Cadence of the host's and the agent's own rows.
         host_metrics: Read this host's /proc and /sys.
         root: Folder that holds proc and sys, when they are mounted elsewhere.
+        kernel_log: What to read of the kernel log.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
@@ -51,6 +53,7 @@ class AgentConfig:
     interval_ms: int = 1000
     host_metrics: bool = True
     root: Path = Path("/")
+    kernel_log: KernelLogConfig = field(default_factory=KernelLogConfig)
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
     smi: SmiSettings | None = None

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
-from secondsight.agent.host import HostReader, Place
+from secondsight.agent.host import HostReader, Place, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles
 from secondsight.agent.jobs.report import Means, Station
+from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.scrape import ScrapeReader
@@ -38,7 +39,12 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         yield HostReader(Place(config.host, config.rack, config.root, config.interval_ms), catalog, clock, counts)
     if config.simulate is not None:
         yield SimulateReader(config.simulate, catalog, config.host)
-    yield from _gpu_programs(config, shared, KnownGpus(config.host))
+    known = KnownGpus(config.host)
+    if config.kernel_log.enabled:
+        state_file = config.spool_dir / "kernel-log" / "state.json"
+        log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known)
+        yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
+    yield from _gpu_programs(config, shared, known)
     for target in config.scrape:
         yield ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
     yield from _allocators(config, shared)
