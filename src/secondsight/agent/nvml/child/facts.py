@@ -3,6 +3,7 @@
 Facts that the driver does not give are left out.
 """
 
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ def _mig_facts(handle: Any) -> dict[str, Any]:
 
 def _fabric(handle: Any) -> Iterator[tuple[str, str]]:
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    if _tried(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, info) is None or not info.state:
+    if _tried(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None or not info.state:
         return
     yield "fabric_state", FABRIC_STATES.get(info.state, str(info.state))
     if any(info.clusterUuid):
@@ -97,7 +98,7 @@ def _fabric(handle: Any) -> Iterator[tuple[str, str]]:
 
 def _platform(handle: Any) -> Iterator[tuple[str, str]]:
     info = pynvml.c_nvmlPlatformInfo_v2_t()
-    if _tried(pynvml.nvmlDeviceGetPlatformInfo, handle, info) is None:
+    if _tried(pynvml.nvmlDeviceGetPlatformInfo, handle, ctypes.byref(info)) is None:
         return
     yield "chassis_serial", info.chassisSerialNumber.decode(errors="replace")
     for name, value in (("chassis_slot", info.slotNumber), ("tray", info.trayIndex), ("module_id", info.moduleId)):
