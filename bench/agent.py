@@ -1,0 +1,165 @@
+"""A real agent on a host of 8 scripted H200: share of a core, memory, missed ticks, and what each reader costs.
+
+The agent is the installed program with its NVML reader over the stub of NVML (tests/nvml_stub), its host reader and the
+reader of itself, at 1 Hz, against a real gateway on loopback in a process of its own that is not counted. Figures are
+of all processes of the agent after a warm-up. `pss_mib` counts memory as if nothing else mapped the same files. What
+arrived is read back from the gateway's log: metrics, ticks and values are those that were really delivered. GPU values
+have the noise that `host h200 8` gives them; its share is printed. The stub's own work is part of what is measured.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import _gateway
+import _platform
+import _processes
+from _received import Received, received
+from nvml_stub import build
+from nvml_stub.scenario import Machine
+from secondsight.model import EntityKind
+
+QUICK = bool(os.environ.get("BENCH_QUICK"))
+SECONDS = float(os.environ.get("BENCH_SECONDS", "20" if QUICK else "60"))
+WARM_UP_SECONDS = 12.0
+GPUS = 8
+GPU_METRICS = 60
+CORE_PERCENT_BUDGET, PSS_MIB_BUDGET = 1.0, 60.0
+MACHINE = (f"host h200 {GPUS}", "seed 11", "gpu * process 4242 compute memory 97710505984 sm 80 mem 40")
+CONFIG = """
+[agent]
+gateway = "http://127.0.0.1:{port}"
+token_file = "{folder}/token"
+spool_dir = "{folder}/spool"
+host_id = "bench-host"
+
+#[agent.nvml]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the agent's processes used between two instants.
+
+    Attributes:
+        threads: Name of a process and thread -> seconds on a processor.
+    """
+
+    begin_ms: int
+    end_ms: int
+    cpu_seconds: float
+    threads: Counter[str]
+    pss_mib: float
+    alone_mib: float
+    processes: int
+
+    @property
+    def seconds(self) -> float:
+        """Return its length."""
+        return (self.end_ms - self.begin_ms) / 1000
+
+
+def main() -> None:
+    """Run the agent for a warm-up and a window, and print one JSON line."""
+    print(f"versions {json.dumps(_platform.versions())}")
+    print(f"load average before {_platform.load_average():.2f}")
+    with tempfile.TemporaryDirectory(prefix="secondsight-bench-") as folder:
+        with _gateway.running(Path(folder)) as gateway:
+            window = _run(Path(folder), gateway)
+        found = received(Path(folder), window.begin_ms, window.end_ms)
+    _report(window, found)
+    print(json.dumps({"name": "agent", "figures": _figures(window, found)}))
+
+
+def _run(folder: Path, gateway: _gateway.Gateway) -> Window:
+    (folder / "token").write_text(gateway.token)
+    (folder / "agent.toml").write_text(CONFIG.format(port=gateway.port, folder=folder))
+    machine = Machine(folder / "machine", *MACHINE)
+    command = [sys.executable, "-m", "secondsight", "agent", "--config", str(folder / "agent.toml")]
+    environment = os.environ | machine.environment(build.library()) | {"SECONDSIGHT_LOG_LEVEL": "WARNING"}
+    agent = subprocess.Popen(command, env=environment)
+    try:
+        time.sleep(WARM_UP_SECONDS)
+        return _window(agent.pid)
+    finally:
+        agent.terminate()
+        agent.wait(60)
+
+
+def _window(pid: int) -> Window:
+    processes = _processes.family(pid)
+    begin_ms, before, threads = _now_ms(), _cpu(processes), _threads(processes)
+    time.sleep(SECONDS)
+    end_ms, after = _now_ms(), _cpu(processes)
+    used = _threads(processes)
+    used.subtract(threads)
+    return Window(
+        begin_ms,
+        end_ms,
+        after - before,
+        used,
+        _processes.pss_bytes(processes) / 2**20,
+        _processes.alone_bytes(processes) / 2**20,
+        len(processes),
+    )
+
+
+def _cpu(processes: list[int]) -> float:
+    return sum(_processes.cpu_seconds(pid) for pid in processes)
+
+
+def _threads(processes: list[int]) -> Counter[str]:
+    """Return the place of a process in its family and a thread's name -> seconds."""
+    found: Counter[str] = Counter()
+    for place, pid in enumerate(processes):
+        for name, seconds in _processes.cpu_seconds_by_thread(pid).items():
+            found[f"{place}/{name}"] += seconds
+    return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _report(window: Window, found: Received) -> None:
+    """Print where the time goes, one line a thread and a reader."""
+    print(
+        f"{window.processes} processes, {sum(window.threads.values()) / window.seconds:.3%} of a core by the scheduler"
+    )
+    for name, seconds in window.threads.most_common():
+        if seconds > 0:
+            print(f"  thread {name:20} {1000 * seconds / window.seconds:8.3f} ms/s")
+    for reader, at in sorted(found.reads.items()):
+        reads, seconds = at[-1][0] - at[0][0], at[-1][1] - at[0][1]
+        if reads:
+            print(f"  reader {reader:20} {1000 * seconds / reads:8.3f} ms a read (wall), {reads} reads")
+    for kind, ticks in sorted(found.ticks.items()):
+        print(f"  {kind.name.lower()}: {len(ticks)} ticks, {found.values[kind] / len(ticks):.0f} values a tick")
+    print(f"  gpu metrics {len(found.gpu_metrics)}, {found.noisy_share:.0%} of the series noisy")
+    print(f"load average after {_platform.load_average():.2f}")
+
+
+def _figures(window: Window, found: Received) -> dict[str, float | None]:
+    gpu_ticks = found.ticks[EntityKind.GPU]
+    due = len(found.ticks[EntityKind.PLATFORM] | gpu_ticks)
+    return {
+        "cpu_percent_of_core": round(100 * window.cpu_seconds / window.seconds, 3),
+        "pss_mib": round(window.alone_mib, 1),
+        "ticks_missed": int(found.increase("agent_samples_missed_total")) + due - len(gpu_ticks),
+        "cpu_percent_of_core_scheduler": round(100 * sum(window.threads.values()) / window.seconds, 3),
+        "pss_shared_mib": round(window.pss_mib, 1),
+        "gpus": len({entity for _, entity, _ in found.gpu_series}),
+        "gpu_metrics": len(found.gpu_metrics),
+        "values_per_second": round(sum(found.values.values()) / window.seconds, 1),
+        "load_average": round(_platform.load_average(), 2),
+    }
+
+
+if __name__ == "__main__":
+    main()
