@@ -1,0 +1,107 @@
+"""Make and check Kafka topics, and measure how far a group is behind."""
+
+from collections.abc import Mapping, Sequence
+
+import confluent_kafka as kafka
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported without saying so
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from secondsight.errors import Permanent, Retryable
+from secondsight.log.kafka.config import RECORD_OVERHEAD_BYTES, KafkaConfig
+from secondsight.log.topics import Topic
+
+
+def open_topics(config: KafkaConfig, topics: Sequence[Topic]) -> None:
+    """Make topics that are not there, and check that those that are can do what is wanted of them.
+
+    Raises:
+        Retryable: The brokers are away.
+        Permanent: A topic is of other settings; the message says which and what to do.
+    """
+    admin = AdminClient(config.client())
+    try:
+        there = admin.list_topics(timeout=config.open_seconds).topics
+        missing = [topic for topic in topics if config.prefix + topic.name not in there]
+        _make(admin, config, missing)
+        names = [config.prefix + topic.name for topic in topics]
+        there = admin.list_topics(timeout=config.open_seconds).topics
+        described = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+        settings = {resource.name: future.result(config.open_seconds) for resource, future in described.items()}
+    except kafka.KafkaException as error:
+        raise Retryable(f"the brokers {config.brokers} do not answer: {error}") from error
+    for topic, name in zip(topics, names, strict=True):
+        _check(topic, name, len(there[name].partitions), {key: entry.value for key, entry in settings[name].items()})
+
+
+def backlog_records(config: KafkaConfig, topic: Topic, group: str) -> int:
+    """Return how many records of a topic a group has not committed.
+
+    Raises:
+        Retryable: The brokers are away.
+    """
+    name = config.prefix + topic.name
+    reader = kafka.Consumer(config.client() | {"group.id": config.prefix + group, "enable.auto.commit": False})
+    try:
+        numbers = reader.list_topics(name, timeout=config.open_seconds).topics[name].partitions
+        wanted = [kafka.TopicPartition(name, number) for number in numbers]
+        total = 0
+        for known in reader.committed(wanted, config.open_seconds):
+            low, high = reader.get_watermark_offsets(known, timeout=config.open_seconds)
+            total += max(high - max(known.offset, low), 0)
+    except kafka.KafkaException as error:
+        raise Retryable(f"the backlog of {name} cannot be measured: {error}") from error
+    finally:
+        reader.close()
+    return total
+
+
+def _settings(topic: Topic, replication: int) -> dict[str, str]:
+    told = {
+        "cleanup.policy": "compact" if topic.compacted else "delete",
+        "max.message.bytes": str(topic.max_value_bytes + RECORD_OVERHEAD_BYTES),
+        "message.timestamp.type": "LogAppendTime",
+        "min.insync.replicas": "2" if replication >= 3 else "1",
+    }
+    return told if topic.compacted else told | {"retention.ms": str(round(topic.retention_seconds * 1000))}
+
+
+def _make(admin: AdminClient, config: KafkaConfig, topics: Sequence[Topic]) -> None:
+    wanted = [
+        NewTopic(
+            config.prefix + topic.name,
+            topic.partitions,
+            config.replication,
+            config=_settings(topic, config.replication),
+        )
+        for topic in topics
+    ]
+    if not wanted:
+        return
+    for name, future in admin.create_topics(wanted).items():
+        try:
+            future.result(config.open_seconds)
+        except kafka.KafkaException as error:
+            code = error.args[0].code()
+            if code == kafka.KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if code == kafka.KafkaError.INVALID_REPLICATION_FACTOR:
+                hint = f"{config.replication} copies need as many brokers: lower kafka.replication or add brokers"
+                raise Permanent(f"topic {name} cannot be made: {hint}") from error
+            raise
+
+
+def _check(topic: Topic, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+    policy = "compact" if topic.compacted else "delete"
+    if partitions < topic.partitions:
+        raise Permanent(f"topic {name} has {partitions} partitions and {topic.partitions} are wanted")
+    if settings["cleanup.policy"] != policy:
+        raise Permanent(f"topic {name} has cleanup.policy {settings['cleanup.policy']}; set it to {policy}")
+    if int(settings["max.message.bytes"]) < topic.max_value_bytes:
+        raise Permanent(
+            f"topic {name} takes records of {settings['max.message.bytes']} bytes; "
+            f"set max.message.bytes to {topic.max_value_bytes + RECORD_OVERHEAD_BYTES}"
+        )

@@ -1,0 +1,80 @@
+"""Say how Kafka brokers are reached, and what topics are made of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from secondsight.errors import Rejected
+
+SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+RECORD_OVERHEAD_BYTES = 1024
+"""What a record's key and framing may take beyond its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """How brokers are reached and what topics are made of.
+
+    Attributes:
+        brokers: `HOST:PORT`, several divided by commas.
+        prefix: Put before the names of topics and groups.
+        replication: Copies of each partition; with 3 or more, two must be in sync for an append to succeed.
+        instance: Name that this process keeps over restarts, so that a short one moves no partitions; "" for none.
+        security: plaintext, ssl, sasl_plaintext or sasl_ssl.
+        ca_file, certificate_file, key_file: PEM files for TLS.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        sasl_password_file: File that holds the password.
+        open_seconds: How long a question to the brokers may take.
+        delivery_seconds: How long an append may try before it fails.
+        session_seconds: How long a member may be silent before its partitions go to others.
+    """
+
+    brokers: str
+    prefix: str = ""
+    replication: int = 3
+    instance: str = ""
+    security: str = "plaintext"
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    sasl_mechanism: str = ""
+    sasl_username: str = ""
+    sasl_password_file: Path | None = None
+    open_seconds: float = 30.0
+    delivery_seconds: float = 20.0
+    session_seconds: float = 45.0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        if self.security not in SECURITY:
+            raise Rejected("bad_config", f"kafka: no security {self.security!r}", f"one of: {', '.join(SECURITY)}")
+        if not self.brokers or self.replication < 1 or self.delivery_seconds <= 0:
+            raise Rejected("bad_config", "kafka: brokers must be named, replication and delivery_seconds positive")
+        if self.security.startswith("sasl") and not (self.sasl_mechanism and self.sasl_password_file):
+            raise Rejected("bad_config", "kafka: SASL needs sasl_mechanism, sasl_username and sasl_password_file")
+
+    def client(self) -> dict[str, Any]:
+        """Return what every client of librdkafka is told.
+
+        Raises:
+            OSError: The password cannot be read.
+        """
+        told: dict[str, Any] = {
+            "bootstrap.servers": self.brokers,
+            "security.protocol": self.security,
+            "client.id": self.instance or "secondsight",
+            "error_cb": lambda _error: None,
+            "log_level": 3,
+        }
+        files = {"ssl.ca.location": self.ca_file, "ssl.certificate.location": self.certificate_file}
+        files["ssl.key.location"] = self.key_file
+        told |= {name: str(path) for name, path in files.items() if path is not None}
+        if self.sasl_password_file is not None:
+            told["sasl.mechanism"] = self.sasl_mechanism
+            told["sasl.username"] = self.sasl_username
+            told["sasl.password"] = self.sasl_password_file.read_text().strip()
+        return told

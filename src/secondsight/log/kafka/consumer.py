@@ -1,0 +1,162 @@
+"""Read a Kafka topic as a member of a group: static members, cooperative rebalance, offsets kept by the brokers.
+
+A partition is given up only after what was read of it has been worked off, where the reader says how.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import confluent_kafka as kafka
+
+from secondsight.contracts import LogRecord, Polled
+from secondsight.errors import Retryable
+from secondsight.log.kafka.config import KafkaConfig
+from secondsight.log.topics import Topic
+
+
+class KafkaConsumer:
+    """A `LogConsumer`; it joins its group at the first poll.
+
+    Args:
+        before_revoke: Called within `poll` before partitions go to another member; works off what was read of them and
+            commits. Not called for partitions that were lost already.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        topic: Topic,
+        group: str,
+        before_revoke: Callable[[tuple[int, ...]], None] | None = None,
+    ) -> None:
+        self._config = config
+        self._name = config.prefix + topic.name
+        self._group = config.prefix + group
+        self._before_revoke = before_revoke
+        self._consumer: kafka.Consumer | None = None
+        self._assigned: set[int] = set()
+        self._committed: dict[int, int] = {}
+        self._waiting: deque[kafka.Message] = deque()
+
+    def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
+        """Return up to `max_bytes` of records, waiting up to `wait_seconds` for one.
+
+        Raises:
+            Retryable: The brokers are away.
+        """
+        consumer = self._consumer or self._join()
+        records: list[LogRecord] = []
+        size = 0
+        while size < max_bytes:
+            message = self._next(consumer, 0.0 if records else wait_seconds)
+            if message is None:
+                break
+            value = message.value() or b""
+            if records and size + len(value) > max_bytes:
+                self._waiting.appendleft(message)
+                break
+            size += len(value)
+            records.append(LogRecord(*_place(message), message.timestamp()[1], value))
+        return Polled(tuple(_in_order(records)), tuple(sorted(self._assigned)))
+
+    def commit(self, offsets: Mapping[int, int]) -> None:
+        """Store partition -> next offset to read with the brokers. Never moves backwards.
+
+        Raises:
+            Retryable: The brokers are away, or a partition is another member's now.
+        """
+        news = {number: offset for number, offset in offsets.items() if offset > self._committed.get(number, -1)}
+        if not news:
+            return
+        if self._consumer is None:
+            raise Retryable(f"group {self._group} has no member here")
+        wanted = [kafka.TopicPartition(self._name, number, offset) for number, offset in news.items()]
+        try:
+            answers = self._consumer.commit(offsets=wanted, asynchronous=False) or ()
+        except kafka.KafkaException as error:
+            raise Retryable(f"offsets of group {self._group} cannot be committed: {error}") from error
+        refused = next((answer.error for answer in answers if answer.error is not None), None)
+        if refused is not None:
+            raise Retryable(f"offsets of group {self._group} cannot be committed: {refused.str()}")
+        self._committed.update(news)
+
+    def close(self) -> None:
+        """Leave the group without committing; may be called twice."""
+        consumer, self._consumer = self._consumer, None
+        self._waiting.clear()
+        self._assigned.clear()
+        if consumer is not None:
+            self._before_revoke = None
+            consumer.close()
+
+    def _join(self) -> kafka.Consumer:
+        told = self._config.client() | {
+            "group.id": self._group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": round(self._config.session_seconds * 1000),
+            "max.poll.interval.ms": 600_000,
+            "fetch.wait.max.ms": 50,
+            "isolation.level": "read_committed",
+        }
+        if self._config.instance:
+            told["group.instance.id"] = f"{self._group}-{self._config.instance}"
+        consumer = self._consumer = kafka.Consumer(told)
+        consumer.subscribe([self._name], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        return consumer
+
+    def _next(self, consumer: kafka.Consumer, wait_seconds: float) -> kafka.Message | None:
+        """Return the next record, or None where none came in time."""
+        if not self._waiting:
+            try:
+                self._waiting.extend(consumer.consume(500, wait_seconds))
+            except kafka.KafkaException as error:
+                raise Retryable(f"topic {self._name} cannot be read: {error}") from error
+        while self._waiting:
+            message = self._waiting.popleft()
+            failure = message.error()
+            if failure is None:
+                return message
+            if failure.code() != kafka.KafkaError._PARTITION_EOF:
+                raise Retryable(f"topic {self._name} cannot be read: {failure.str()}")
+        return None
+
+    def _on_assign(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        numbers = [partition.partition for partition in partitions]
+        self._assigned.update(numbers)
+        for number in numbers:
+            self._committed.pop(number, None)
+        if self._consumer is None:  # leaving: the group dealt out its partitions once more
+            return
+        try:
+            for known in consumer.committed(partitions, self._config.open_seconds):
+                self._committed[known.partition] = known.offset
+        except kafka.KafkaException as error:
+            raise Retryable(f"offsets of group {self._group} cannot be read: {error}") from error
+
+    def _on_revoke(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
+        numbers = tuple(sorted(partition.partition for partition in partitions))
+        if self._before_revoke is not None and numbers:
+            self._before_revoke(numbers)
+        self._on_lost(consumer, partitions)
+
+    def _on_lost(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
+        numbers = {partition.partition for partition in partitions}
+        self._assigned -= numbers
+        self._waiting = deque(message for message in self._waiting if message.partition() not in numbers)
+        consumer.incremental_unassign(partitions)
+
+
+def _place(message: kafka.Message) -> tuple[int, int]:
+    """Return the partition and the offset of a record that was read."""
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        raise Retryable("the brokers gave a record without a place")
+    return partition, offset
+
+
+def _in_order(records: list[LogRecord]) -> list[LogRecord]:
+    """Return records by partition, each in the order of its offsets."""
+    return sorted(records, key=lambda record: (record.partition, record.offset))

@@ -1,0 +1,239 @@
+"""The Kafka log keeps what every log promises, against a real broker that is killed and started again."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import kafka_broker
+from kafka_broker import Broker
+from log_contract import *  # noqa: F403 - the contract's tests run here
+from log_contract import PARTITIONS, drain, values
+from secondsight.errors import Permanent, Rejected, Retryable
+from secondsight.log.kafka.admin import backlog_records, open_topics
+from secondsight.log.kafka.config import KafkaConfig
+from secondsight.log.kafka.consumer import KafkaConsumer
+from secondsight.log.kafka.writer import KafkaWriter
+from secondsight.log.topics import Topic
+
+pytestmark = [
+    pytest.mark.timeout(180),
+    pytest.mark.skipif(bool(kafka_broker.why_not()), reason=kafka_broker.why_not() or "-"),
+]
+TOPIC = Topic("t", PARTITIONS, max_value_bytes=1 << 20)
+_numbers = itertools.count()
+
+
+class KafkaLog:
+    """A fresh topic; every test has a prefix of its own."""
+
+    wait_seconds = 1.0
+
+    def __init__(self, address: str, **settings: object) -> None:
+        self.config = KafkaConfig(address, prefix=f"test{next(_numbers)}.", replication=1, **settings)
+        open_topics(self.config, [TOPIC])
+        self.closing = []
+
+    def writer(self):
+        self.closing.append(KafkaWriter(self.config, TOPIC))
+        return self.closing[-1]
+
+    def consumer(self, group, before_revoke=None, config=None):
+        self.closing.append(KafkaConsumer(config or self.config, TOPIC, group, before_revoke))
+        return self.closing[-1]
+
+    def close(self):
+        for item in self.closing:
+            item.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with kafka_broker.broker(tmp_path_factory.mktemp("kafka")) as running:
+        warm = KafkaLog(running.address)
+        consumer = warm.consumer("g")
+        while not consumer.poll(1, 0.5).assigned:  # the first group of a new broker takes a while
+            pass
+        warm.close()
+        yield running
+
+
+@pytest.fixture
+def log(server: Broker) -> Iterator[KafkaLog]:
+    under_test = KafkaLog(server.address)
+    yield under_test
+    under_test.close()
+
+
+def test_a_closed_log_refuses(log):
+    writer = log.writer()
+    writer.close()
+    with pytest.raises(Permanent):
+        writer.append([(b"k", b"v")])
+
+
+def test_append_times_are_the_broker_s(log):
+    log.writer().append([(b"k", b"v")])
+    [record] = drain(log, log.consumer("g"), 1)
+    assert record.append_time_ms > 1_700_000_000_000
+
+
+def test_a_broker_that_is_killed_costs_nothing_that_was_promised(server, log):
+    writer = KafkaWriter(KafkaConfig(**{**_fields(log.config), "delivery_seconds": 4.0}), TOPIC)
+    log.closing.append(writer)
+    writer.append([(b"k", str(number).encode()) for number in range(50)])
+    server.kill()
+    with pytest.raises(Retryable):
+        writer.append([(b"k", b"lost?")])
+    server.start()
+    writer.append([(b"k", b"after")])
+    got = values(drain(log, log.consumer("g"), 52))
+    assert got[:50] == [str(number).encode() for number in range(50)]
+    assert got[-1] == b"after"
+    assert set(got[50:]) <= {b"lost?", b"after"}
+
+
+def test_members_share_the_partitions_and_work_off_what_they_give_up(log):
+    log.writer().append([(str(number).encode(), str(number).encode()) for number in range(60)])
+    first = log.consumer("g", lambda numbers: given_up.append((numbers, _commit_all(first, taken))))
+    given_up, taken = [], {}
+    records = []
+    while len(records) < 60:
+        records += _take(first, taken, log)
+    second = log.consumer("g")
+    theirs = []
+    for _ in range(30):
+        records += _take(first, taken, log, 0.2)
+        theirs += second.poll(1 << 20, 0.2).records
+        if second.poll(1 << 20, 0.2).assigned:
+            break
+    held = set(first.poll(1 << 20, 0.2).assigned), set(second.poll(1 << 20, 0.2).assigned)
+    assert held[0] | held[1] == set(range(PARTITIONS))
+    assert not held[0] & held[1]
+    assert all(held)
+    assert given_up
+    assert set(given_up[0][0]) == held[1]
+    assert len(records) == 60
+    assert theirs == []
+    log.writer().append([(str(number).encode(), b"new") for number in range(60)])
+    for _ in range(20):
+        records += _take(first, taken, log, 0.2)
+        theirs += second.poll(1 << 20, 0.2).records
+        if len(records) + len(theirs) >= 120:
+            break
+    assert len(records) + len(theirs) == 120
+    assert {record.partition for record in theirs} <= held[1]
+
+
+def test_a_static_member_that_comes_back_soon_keeps_its_partitions(server):
+    log = KafkaLog(server.address, instance="one")
+    log.writer().append([(str(number).encode(), b"v") for number in range(30)])
+    other_config = KafkaConfig(**{**_fields(log.config), "instance": "two"})
+    revoked = []
+    one, two = log.consumer("g"), log.consumer("g", revoked.append, other_config)
+    for _ in range(40):
+        one.poll(1 << 20, 0.2)
+        two.poll(1 << 20, 0.2)
+        if len(one.poll(1, 0.1).assigned) + len(two.poll(1, 0.1).assigned) == PARTITIONS and two.poll(1, 0.1).assigned:
+            break
+    held = set(two.poll(1, 0.1).assigned)
+    assert held
+    revoked.clear()
+    one.close()
+    for _ in range(10):
+        assert set(two.poll(1 << 20, 0.2).assigned) == held
+    again = log.consumer("g")
+    for _ in range(30):
+        if again.poll(1 << 20, 0.2).assigned:
+            break
+    assert set(again.poll(1, 0.1).assigned) == set(range(PARTITIONS)) - held
+    assert revoked == []
+    log.close()
+
+
+def test_the_backlog_is_what_a_group_has_not_committed(log):
+    writer = log.writer()
+    writer.append([(str(number).encode(), b"v") for number in range(40)])
+    assert backlog_records(log.config, TOPIC, "g") == 40
+    consumer, taken = log.consumer("g"), {}
+    while sum(taken.values()) < 40:
+        _take(consumer, taken, log)
+    assert _commit_all(consumer, taken)
+    assert backlog_records(log.config, TOPIC, "g") == 0
+    writer.append([(b"k", b"v")])
+    assert backlog_records(log.config, TOPIC, "g") == 1
+
+
+def test_topics_are_checked(server, log):
+    open_topics(log.config, [TOPIC])
+    with pytest.raises(Permanent, match="partitions"):
+        open_topics(log.config, [Topic("t", PARTITIONS + 1)])
+    with pytest.raises(Permanent, match=r"cleanup\.policy"):
+        open_topics(log.config, [Topic("t", 1, compacted=True)])
+    with pytest.raises(Permanent, match=r"max\.message\.bytes"):
+        open_topics(log.config, [Topic("t", 1, max_value_bytes=8 << 20)])
+    with pytest.raises(Permanent, match="as many brokers"):
+        open_topics(KafkaConfig(server.address, prefix="other.", replication=3), [TOPIC])
+
+
+def test_a_compacted_topic_keeps_the_newest_of_each_key(log):
+    topic = Topic("definitions", 1, compacted=True)
+    open_topics(log.config, [topic])
+    writer = KafkaWriter(log.config, topic)
+    writer.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])
+    writer.close()
+    reader = KafkaConsumer(log.config, topic, "g")
+    got = dict.fromkeys(values(drain(log, reader, 3)))
+    reader.close()
+    assert {b"2", b"3"} <= set(got)
+
+
+def test_brokers_that_are_not_there_are_named():
+    with pytest.raises(Retryable, match=r"127\.0\.0\.1:1"):
+        open_topics(KafkaConfig("127.0.0.1:1", replication=1, open_seconds=2.0), [TOPIC])
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"brokers": ""}, "brokers"),
+        ({"brokers": "b:1", "security": "tls"}, "sasl_ssl"),
+        ({"brokers": "b:1", "security": "sasl_ssl"}, "sasl_mechanism"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, word):
+    with pytest.raises(Rejected) as caught:
+        KafkaConfig(**settings)
+    assert word in caught.value.message + caught.value.hint
+
+
+def test_threads_append_while_the_group_reads(log):
+    writer, done = log.writer(), threading.Event()
+
+    def append() -> None:
+        for number in range(200):
+            writer.append([(str(number % 5).encode(), str(number).encode())])
+        done.set()
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    got = drain(log, log.consumer("g"), 200)
+    thread.join()
+    assert sorted(int(value) for value in values(got)) == list(range(200))
+
+
+def _take(consumer, taken, log, wait_seconds=None):
+    polled = consumer.poll(1 << 20, log.wait_seconds if wait_seconds is None else wait_seconds)
+    for record in polled.records:
+        taken[record.partition] = record.offset + 1
+    return list(polled.records)
+
+
+def _commit_all(consumer, taken):
+    consumer.commit(taken)
+    return True
+
+
+def _fields(config):
+    return {name: getattr(config, name) for name in config.__slots__}
