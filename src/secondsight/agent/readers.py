@@ -8,6 +8,8 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.host import HostReader, Place, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles
 from secondsight.agent.jobs.report import Means, Station
+from secondsight.agent.kmsg.echo import WithoutEchoes
+from secondsight.agent.kmsg.heard import HeardXids
 from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.offset import ClockOffset
@@ -40,13 +42,15 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     if config.simulate is not None:
         yield SimulateReader(config.simulate, catalog, config.host)
     known = KnownGpus(config.host)
+    heard = HeardXids()
     if config.kernel_log.enabled:
         state_file = config.spool_dir / "kernel-log" / "state.json"
-        log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known)
+        log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known, heard)
         yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
     yield from _gpu_programs(config, shared, known)
     for target in config.scrape:
-        yield ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
+        reader = ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
+        yield WithoutEchoes(reader, heard, counts)
     yield from _allocators(config, shared)
     yield from _workloads(config, shared)
 

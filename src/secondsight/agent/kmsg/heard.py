@@ -28,3 +28,8 @@ class HeardXids:
         """Return when the log last told this code of this GPU, or None if it did not."""
         with self._lock:
             return self._last_ms.get((gpu, code))
+
+    def newest_ms(self, gpu: str) -> int | None:
+        """Return when the log last told any code of this GPU, or None if it told none."""
+        with self._lock:
+            return max((at_ms for (name, _), at_ms in self._last_ms.items() if name == gpu), default=None)

@@ -1,0 +1,74 @@
+"""Take away events that only echo what the kernel log told: a gauge's last Xid, or a library's notice of the same.
+
+A hint waits for a few seconds, as the log may be read a moment later. What the log did not tell, as lines may be lost
+or the log unreadable, then goes on as an event of its own.
+"""
+
+from dataclasses import replace
+
+from secondsight.agent.counts import Counts
+from secondsight.agent.kmsg.bursts import WINDOW_MS
+from secondsight.agent.kmsg.heard import HeardXids
+from secondsight.agent.kmsg.severity import Repeats, xid_entry
+from secondsight.contracts import Reader, Tick
+from secondsight.wire.content import Content, Event
+
+WAIT_MS = 3000
+HINTS = ("last_value", "nvml")
+"""Values of the attribute `via` of an event that is a hint."""
+
+WAITING_MAXIMUM = 256
+
+
+class WithoutEchoes:
+    """A reader without the Xids that the kernel log told; see `contracts.Reader`. Counts `xid_echo`."""
+
+    def __init__(self, reader: Reader, heard: HeardXids, counts: Counts) -> None:
+        self.name = reader.name
+        self.interval_ms = reader.interval_ms
+        self._reader = reader
+        self._heard = heard
+        self._counts = counts
+        self._waiting: list[tuple[int, Content, Event]] = []
+
+    def read(self, tick_ms: int) -> Tick:
+        """Read, and hold back hints until it is known whether the log told them."""
+        tick = self._reader.read(tick_ms)
+        contents = [self._without(tick_ms, content) for content in tick.contents]
+        return replace(tick, contents=(*contents, *self._untold(tick_ms)))
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
+    def _without(self, tick_ms: int, content: Content) -> Content:
+        hints = [event for event in content.events if _is_hint(event)]
+        if not hints:
+            return content
+        self._waiting += [(tick_ms, content, event) for event in hints]
+        return replace(content, events=tuple(event for event in content.events if not _is_hint(event)))
+
+    def _untold(self, tick_ms: int) -> list[Content]:
+        """Return the hints that have waited long enough and were not told, each in a content of its own."""
+        waiting, self._waiting = self._waiting, []
+        untold = []
+        for since_ms, content, event in waiting:
+            if self._is_told(event):
+                self._counts.add("xid_echo")
+            elif 0 <= tick_ms - since_ms < WAIT_MS and len(self._waiting) < WAITING_MAXIMUM:
+                self._waiting.append((since_ms, content, event))
+            else:
+                untold.append(replace(content, scalars=None, histograms=(), infos=(), events=(event,)))
+        return untold
+
+    def _is_told(self, event: Event) -> bool:
+        """Tell whether the log told this code of this GPU, or for a follower the Xid that it follows."""
+        if self._heard.last_ms(event.entity, event.code) is not None:
+            return True
+        newest_ms = self._heard.newest_ms(event.entity)
+        follows = xid_entry(event.code).repeats is Repeats.FOLLOWER
+        return follows and newest_ms is not None and abs(event.time_ms - newest_ms) <= WINDOW_MS
+
+
+def _is_hint(event: Event) -> bool:
+    return event.metric == "gpu_xid" and event.attributes.get("via") in HINTS
