@@ -1,12 +1,13 @@
 """Turn allocation facts into the attribution of rows at their instant.
 
 A fact says who had an entity from one instant to another. Of several in force, the one that started last counts. What
-a row gets is a pure function of the known facts, so a fact that comes late stamps the same rows again.
+a row gets is a pure function of the known facts, so a fact that comes late stamps the same rows again. Facts of a whole
+GPU hold for its parts, and facts of a MIG slice for what it is cut into, while nobody has the part itself.
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -55,6 +56,7 @@ class Allocations:
 
     def __init__(self) -> None:
         self._facts: dict[Subject, dict[tuple[int, str], Fact]] = {}
+        self._old_versions: dict[Subject, int] = {}
         self._spans: dict[Subject, list[Span]] = {}
         self.attributions: Interner[Attribution] = Interner(NOBODY)
 
@@ -77,14 +79,39 @@ class Allocations:
         """Return the whole of time in spans of one attribution each, in order."""
         known = self._spans.get(subject)
         if known is None:
-            known = self._spans[subject] = _spans(list(self._facts.get(subject, {}).values()))
+            facts = list(self._facts.get(subject, {}).values())
+            known = self._spans[subject] = _spans(facts, self._old_versions.get(subject, 0))
         return known
 
     def at(self, subject: Subject, time_ms: int) -> Span:
-        """Return the span of an instant; facts of the whole entity hold for its parts."""
+        """Return the span of an instant; where nobody has a part, what holds for the thing that it is a part of."""
+        found = self._own(subject, time_ms)
+        for part in _wider(subject[3]):
+            wider = self._own((*subject[:3], part), time_ms)
+            found = Span(
+                max(found.start_ms, wider.start_ms),
+                min(found.end_ms, wider.end_ms),
+                found.attribution if found.attribution != NOBODY else wider.attribution,
+                (found.version + wider.version) & 0xFFFF_FFFF,
+            )
+        return found
+
+    def count_old(self, subject: Subject, versions: int) -> None:
+        """Take note of the sum of versions of facts that ended too long ago to be kept one by one."""
+        self._old_versions[subject] = self._old_versions.get(subject, 0) + versions
+        self._spans.pop(subject, None)
+
+    def forget(self, before_ms: int) -> None:
+        """Keep no more than the versions of facts that ended before an instant."""
+        for subject, facts in list(self._facts.items()):
+            old = [key for key, fact in facts.items() if fact.stop_ms < before_ms]
+            for key in old:
+                self.count_old(subject, facts.pop(key).version)
+            if not facts:
+                del self._facts[subject]
+
+    def _own(self, subject: Subject, time_ms: int) -> Span:
         spans = self.spans(subject)
-        if len(spans) == 1 and subject[3]:
-            spans = self.spans((*subject[:3], ""))
         return spans[bisect_right(spans, time_ms, key=lambda span: span.start_ms) - 1]
 
 
@@ -135,17 +162,27 @@ def _order(fact: Fact) -> tuple[int, int, Attribution]:
     return fact.version, fact.stop_ms, fact.attribution
 
 
-def _spans(facts: list[Fact]) -> list[Span]:
+def _wider(part: str) -> list[str]:
+    """Return what a part is a part of, nearest first: the compute instance, the MIG slice, the whole."""
+    pairs = part.split(",")
+    compute = ",".join(pair for pair in pairs if pair.startswith(("ci=", "gi=")))
+    graphics = ",".join(pair for pair in pairs if pair.startswith("gi="))
+    return [each for each in dict.fromkeys((compute, graphics, "")) if each != part]
+
+
+def _spans(facts: list[Fact], old_versions: int) -> list[Span]:
     bounds = sorted({-FOREVER_MS, *(fact.start_ms for fact in facts), *(fact.stop_ms for fact in facts)} - {FOREVER_MS})
-    return [_span(facts, start, end) for start, end in zip(bounds, [*bounds[1:], FOREVER_MS], strict=True)]
+    pairs = zip(bounds, [*bounds[1:], FOREVER_MS], strict=True)
+    return [_span(facts, start, end, old_versions) for start, end in pairs]
 
 
-def _span(facts: list[Fact], start_ms: int, end_ms: int) -> Span:
+def _span(facts: list[Fact], start_ms: int, end_ms: int, old_versions: int) -> Span:
     started = [fact for fact in facts if fact.start_ms <= start_ms]
     in_force = [fact for fact in started if start_ms < fact.stop_ms]
     chosen = max(in_force, key=lambda fact: (fact.start_ms, *_order(fact)), default=None)
     attribution = chosen.attribution if chosen else NOBODY
-    return Span(start_ms, end_ms, attribution, sum(fact.version for fact in started) & 0xFFFF_FFFF)
+    versions = old_versions + sum(fact.version for fact in started)
+    return Span(start_ms, end_ms, attribution, versions & 0xFFFF_FFFF)
 
 
 def _difference(before: list[Span], after: list[Span]) -> tuple[int, int] | None:
@@ -161,8 +198,3 @@ def _difference(before: list[Span], after: list[Span]) -> tuple[int, int] | None
 
 def _attribution_at(spans: list[Span], time_ms: int) -> Attribution:
     return spans[bisect_right(spans, time_ms, key=lambda span: span.start_ms) - 1].attribution
-
-
-def closed_at(fact: Fact, end_ms: int) -> Fact:
-    """Return the fact with an end and the next version."""
-    return replace(fact, end_ms=end_ms, version=fact.version + 1)

@@ -31,7 +31,6 @@ from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, See
 from secondsight.process.enrich import Attribution, Fact
 from secondsight.process.kinds import KindState
 from secondsight.process.land import (
-    ALLOCATION,
     Row,
     Source,
     allocation_row,
@@ -39,6 +38,7 @@ from secondsight.process.land import (
     fact_of,
     histogram_rows,
     info_row,
+    is_owned,
     plan_row,
 )
 from secondsight.process.load import load_pieces
@@ -325,7 +325,7 @@ class Intake:
         attribute = self._attribute(source.envelope)
         for event in content.events:
             landing.add("events", event_row(source, event, attribute), event.version)
-            if event.metric == ALLOCATION:
+            if is_owned(event):
                 fact = fact_of(source, event)
                 landing.add("allocations", allocation_row(fact), fact.version)
                 batch.facts.append((fact, position))

@@ -24,6 +24,7 @@ from secondsight.wire.envelope import Envelope
 ALLOCATION = "job_gpu_allocation"
 IDENTITY = ("id", "text", "message", "job_id")
 """Attributes that tell two events of one time and code apart."""
+CORRECTION_DIGITS = 12
 Row = dict[str, Any]
 Attribute = Callable[[str, str, int], Attribution]
 """(entity, part, time) -> attribution."""
@@ -78,15 +79,14 @@ def attribution_row(attribution: Attribution) -> Row:
 
 def event_row(source: Source, event: Event, attribute: Attribute) -> Row:
     """Return the row of an event."""
-    shift = source.frame.header.correction_ms
-    time_ms = event.time_ms + shift
+    time_ms = event.time_ms + start_correction_ms(source, event)
     identity = [event.attributes.get(name, "") for name in IDENTITY]
     return {
         **source.place(event.entity, event.part),
         "kind": source.frame.header.kind.value,
         "metric": event.metric,
         "event_time": time_ms,
-        "end_time": None if event.end_ms is None else event.end_ms + shift,
+        "end_time": None if event.end_ms is None else event.end_ms + source.frame.header.correction_ms,
         "code": event.code,
         "severity": event.attributes.get("severity", ""),
         "text_hash": hash64(*identity),
@@ -113,6 +113,23 @@ def info_row(source: Source, info: Info, attribute: Attribute) -> Row:
     }
 
 
+def start_correction_ms(source: Source, event: Event) -> int:
+    """Return what is added to an event's time: what it states itself, so that every version has the same, or its frame.
+
+    The frames of an interval's versions may state corrections that differ by what was learnt of the clock between.
+    """
+    stated = event.attributes.get("clock_correction_ms", "")
+    digits = stated.removeprefix("-")
+    if digits.isascii() and digits.isdecimal() and len(digits) <= CORRECTION_DIGITS:
+        return int(stated)
+    return source.frame.header.correction_ms
+
+
+def is_owned(event: Event) -> bool:
+    """Tell whether an allocation makes its holder the owner; a share in a GPU is permission and not a place on it."""
+    return event.metric == ALLOCATION and not event.attributes.get("share")
+
+
 def fact_of(source: Source, event: Event) -> Fact:
     """Return the allocation fact that an event states."""
     shift = source.frame.header.correction_ms
@@ -121,7 +138,7 @@ def fact_of(source: Source, event: Event) -> Fact:
         (source.envelope.tenant_id, source.envelope.cluster_id, event.entity, event.part),
         source.frame.content.entities.host_id,
         (texts.get("job_id", ""), texts.get("workload_id", ""), texts.get("owner_team", ""), texts.get("model_id", "")),
-        event.time_ms + shift,
+        event.time_ms + start_correction_ms(source, event),
         None if event.end_ms is None else event.end_ms + shift,
         event.version,
     )

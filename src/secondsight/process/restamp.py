@@ -11,9 +11,10 @@ from secondsight.process.deadletter import Position
 from secondsight.process.enrich import FOREVER_MS, Fact
 from secondsight.process.load import collectors_of
 from secondsight.process.spans import SpanKey
-from secondsight.process.world import HORIZON_MS, World
+from secondsight.process.world import FACTS_KEPT_MS, HORIZON_MS, World
 
 FUTURE_MS = 300_000
+FORGET_EVERY_MS = 3_600_000
 
 
 class Restamper:
@@ -22,6 +23,7 @@ class Restamper:
     def __init__(self, world: World) -> None:
         self._world = world
         self._changes: list[tuple[Fact, Position, tuple[int, int]]] = []
+        self._forgot_ms = world.clock.now_ms()
 
     def take(self, facts: Sequence[tuple[Fact, Position]]) -> None:
         """Take facts in.
@@ -39,6 +41,10 @@ class Restamper:
         while self._changes:
             self._mark_stored(*self._changes[-1])
             self._changes.pop()
+        now_ms = self._world.clock.now_ms()
+        if now_ms - self._forgot_ms >= FORGET_EVERY_MS:
+            self._forgot_ms = now_ms
+            self._world.allocations.forget(now_ms - FACTS_KEPT_MS)
 
     def _mark_open(self, fact: Fact, changed: tuple[int, int]) -> None:
         tenant, cluster, entity, _ = fact.subject

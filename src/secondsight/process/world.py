@@ -21,6 +21,8 @@ from secondsight.selfmetrics import SelfMetrics
 
 HORIZON_MS = 24 * 3_600_000
 """How far back late facts and late rows are put right at once."""
+FACTS_KEPT_MS = 2 * HORIZON_MS
+"""Allocations that ended longer ago are in the store alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,7 @@ class World:
             )
 
     def _restore_allocations(self) -> None:
-        since = self.clock.now_ms() - 2 * HORIZON_MS
+        since = self.clock.now_ms() - FACTS_KEPT_MS
         rows = self._rows(
             "SELECT tenant_id, cluster_id, host_id, entity, part, job_id, workload_id, owner_team, model_id, "
             "toUnixTimestamp64Milli(start_time) AS start, if(isNull(end_time), NULL, "
@@ -225,6 +227,15 @@ class World:
                     row["version"],
                 )
             )
+
+        old = self._rows(
+            "SELECT tenant_id, cluster_id, entity, part, toUInt64(sum(version)) AS versions FROM allocations FINAL "
+            "WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
+            {"since": since},
+        )
+        for row in old:
+            subject = (row["tenant_id"], row["cluster_id"], row["entity"], row["part"])
+            self.allocations.count_old(subject, row["versions"])
 
     def _restore_entities(self) -> None:
         rows = self._rows(
