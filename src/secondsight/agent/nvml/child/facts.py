@@ -14,8 +14,6 @@ ARCHITECTURES = {
 }  # fmt: skip
 """By NVML_DEVICE_ARCH_*; a newer number is given as it is."""
 
-FABRIC_STATES = {1: "not started", 2: "in progress", 3: "completed"}
-UUID_BYTES = 16
 
 
 class MigDevice(NamedTuple):
@@ -89,7 +87,6 @@ def _fabric(handle: Any) -> Iterator[tuple[str, str]]:
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     if _tried(pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None or not info.state:
         return
-    yield "fabric_state", FABRIC_STATES.get(info.state, str(info.state))
     if any(info.clusterUuid):
         text = bytes(info.clusterUuid).hex()
         yield "fabric_cluster", "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
