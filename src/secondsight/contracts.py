@@ -15,12 +15,16 @@ class Tick:
         collector: Suffix of the collector id for this source ("" for the agent's own readers).
         source: What frames call the source; "" for `scrape` where there is a suffix, else for the reader's name.
         earlier: (epoch ms, contents) of instants before this tick, from a source that tells several at once.
+        interval_ms: Cadence of these rows where it is not the reader's own; 0 where it is.
+        live: The ticks are older than others that were delivered, and hold nothing up.
     """
 
     contents: tuple[Content, ...]
     collector: str = ""
     source: str = ""
     earlier: tuple[tuple[int, tuple[Content, ...]], ...] = ()
+    interval_ms: int = 0
+    live: bool = False
 
 
 class Reader(Protocol):

@@ -78,11 +78,11 @@ class TickWriter:
             first_sequence=0,
             last_sequence=0,
             tick_times_ms=np.array([at_ms], np.int64),
-            interval_ms=reader.interval_ms,
+            interval_ms=tick.interval_ms or reader.interval_ms,
             boot_id=self._sender.boot_id,
             clock_offset_ms=offset_ms,
             clock_uncertainty_ms=uncertainty_ms,
-            live=live,
+            live=live or tick.live,
         )
         return encode(stamp, content)
 

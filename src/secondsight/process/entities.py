@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from secondsight.catalog.secondary import is_secondary
 from secondsight.model import EntityKind
 from secondsight.process.land import Row
 from secondsight.wire.content import Entity, EntityTable, Header
@@ -61,7 +62,8 @@ class EntityBook:
         name = (envelope.tenant_id, envelope.cluster_id, header.collector_id, header.entities_hash)
         known = self._sightings.get(name)
         if known is None:
-            keys = tuple(self._open(envelope, (header, table), item, seen) for item in table.entities)
+            listed = [item for item in table.entities if not is_secondary(item.part)]
+            keys = tuple(self._open(envelope, (header, table), item, seen) for item in listed)
             self._sightings[name] = _Sighting(keys, first_ms, last_ms, last_ms)
             return
         if first_ms < known.first_ms:

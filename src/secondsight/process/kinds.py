@@ -11,6 +11,7 @@ from secondsight.process.carry import Carry
 from secondsight.process.cells import Window
 from secondsight.process.columns import Layout, SchemaPlan, layout_of, plan_schema
 from secondsight.process.decode import Subjects
+from secondsight.process.secondary import SecondaryBook
 from secondsight.process.series import HOST, Interner, SeriesTable
 from secondsight.wire.content import EntityTable, Schema
 
@@ -26,6 +27,7 @@ class KindState:
 
     Attributes:
         windows: Start -> window.
+        secondary: Which series say what many samples of another were together.
         epochs: Boot ids; code 0 is the unknown boot.
     """
 
@@ -33,6 +35,7 @@ class KindState:
         self.kind = kind
         self.layout: Layout = layout_of(kind, metrics)
         self.series = SeriesTable()
+        self.secondary = SecondaryBook(self.series)
         self.windows: dict[int, Window] = {}
         self.epochs: Interner[str] = Interner("")
         self.carry = Carry(self.layout)

@@ -1,7 +1,7 @@
 """Close windows that are due, write what waits, and say up to where the log is no longer needed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from secondsight.process.load import Stored, load_rollup_keys
 from secondsight.process.lookback import windows_after
 from secondsight.process.pieces import Rows
 from secondsight.process.rollups import rollup_columns, tombstone_columns
+from secondsight.process.secondary import Told, fold, told_of
 from secondsight.process.series import COLLECTOR, I32
 from secondsight.process.spans import Span, SpanKey, is_due
 from secondsight.process.window import Rollup, roll_up
@@ -141,8 +142,11 @@ class Settler:
         again = [number for number in counted if spans[number].reopened]
         old = {number: stored[state.kind, start_ms, number] for number in again}
         made: list[Rollup] = []
-        for rows in portions(window, sorted_rows(window, counted)):
-            made.append(self._roll_up(state, window, rows, counted, old))
+        chosen = sorted_rows(window, counted)
+        secondary = state.secondary.split(window.series[chosen])
+        told = told_of(window, chosen[secondary], state.secondary) if secondary is not None else {}
+        for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
+            made.append(self._roll_up(state, window, rows, (counted, told), old))
         self._bury(state, start_ms, old, made)
         self._leave(state, window, spans, counted)
 
@@ -169,12 +173,19 @@ class Settler:
         return found
 
     def _roll_up(
-        self, state: KindState, window: Window, rows: Rows, collectors: Sequence[int], old: dict[int, list[Stored]]
+        self,
+        state: KindState,
+        window: Window,
+        rows: Rows,
+        whose: tuple[Sequence[int], Mapping[int, Told]],
+        old: dict[int, list[Stored]],
     ) -> Rollup:
-        world = self._world
+        world, (collectors, told) = self._world, whose
         samples = samples_of(state, window, rows, world.stamps[state.kind])
         priors = self._priors.priors(state, window, samples, collectors)
         rollup = roll_up(replace(samples, priors=priors))
+        if told:
+            fold(rollup, told, samples)
         if rollup.implausible:
             world.metrics.count("processor_implausible_steps_total", rollup.implausible)
         ranks = ranks_of(window, rows, rollup)

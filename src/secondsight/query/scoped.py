@@ -7,12 +7,15 @@ that is written here is written everywhere.
 from collections.abc import Iterable, Sequence
 
 from secondsight.access.scope import Scope
+from secondsight.catalog.secondary import MARK
 from secondsight.errors import Rejected
 from secondsight.query.statement import Parameters, select
 from secondsight.store.spec import quoted
 
 NOTHING = "0"
 
+_PLAIN = (f"position(part, '{MARK}') = 0",)
+"""Rows that are samples; the others only say what many of them were together."""
 _PREDICATE_COLUMNS = ("tenant_id", "cluster_id", "host_id", "entity", "owner_team", "job_id", "model_id")
 _ATTRIBUTED = frozenset({"allocations", "events", "infos", "histograms_1s"})
 _BY_ENTITY = frozenset({"entities"})
@@ -67,7 +70,7 @@ class ScopedTables:
     def _predicates(self, name: str) -> list[str]:
         place = self._within("tenant_id", self._scope.tenant_ids)
         cluster = [] if self._scope.clusters is None else [self._within("cluster_id", self._scope.clusters)]
-        return [place, *cluster, *self._owned(name)]
+        return [place, *cluster, *self._owned(name), *(_PLAIN if name.endswith("_1s") else ())]
 
     def _owned(self, name: str) -> list[str]:
         """Return what narrows a table to allocated seconds; tables that cannot be narrowed hold nothing."""
