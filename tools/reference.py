@@ -15,6 +15,7 @@ from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
+from secondsight.agent.smi.config import SmiSettings
 from secondsight.agent.training.config import TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
@@ -26,6 +27,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent]", AgentConfig, "What collects from one host."),
     ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
+    ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
     ("[agent.training]", TrainingConfig, "Where training jobs of this host tell their steps; the table may be empty."),

@@ -18,7 +18,9 @@ from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError
 
 Command = Callable[[argparse.Namespace], int]
-WRONG_USE = frozenset({"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "unknown_incident"})
+WRONG_USE = frozenset(
+    {"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "bad_zone", "bad_time", "unknown_incident"}
+)
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
 INCIDENT_NAMES = (
     "thermal_runaway, straggler, node_lost, ecc_storm, clock_drift, nvlink_degraded, dataloader_stall, "
@@ -84,6 +86,7 @@ def parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_reads(commands)
     _add_metrics(commands)
+    _add_import(commands)
     return whole
 
 
@@ -309,3 +312,30 @@ def _metrics_list(arguments: argparse.Namespace) -> int:
     kind = EntityKind(arguments.kind) if arguments.kind else None
     sys.stdout.write(render_list(load_catalog(), kind, as_json=arguments.json))
     return 0
+
+
+def _add_import(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    imports = commands.add_parser("import", help="read what other programs wrote", description="Read foreign files.")
+    forms = imports.add_subparsers(title="forms", metavar="FORM", required=True, parser_class=_Parser)
+    text = "read output of nvidia-smi or rocm-smi in any form: CSV, XML, -q, -L, dmon, pmon, JSON"
+    example = "secondsight import smi gpus.csv --timezone Europe/Berlin --to http://127.0.0.1:8470 --host node-7 ..."
+    smi = _command(forms, "smi", text, _import_smi, example)
+    smi.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of one host; - reads standard input")
+    smi.add_argument("--timezone", metavar="ZONE", help="zone of local times: Europe/Berlin, UTC, +02:00")
+    smi.add_argument("--start", metavar="TIME", help="instant of the first row of files without times, RFC 3339")
+    smi.add_argument("--interval", type=float, default=0.0, metavar="SECONDS", help="cadence; taken from the times")
+    smi.add_argument(
+        "--gpu", action="append", default=[], metavar="INDEX=UUID", help="name a GPU that has no UUID there"
+    )
+    smi.add_argument("--json", action="store_true", help="everything as JSON")
+    smi.add_argument("--to", metavar="URL", help="send it to this gateway")
+    smi.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds a collector token")
+    smi.add_argument("--ca-file", type=Path, metavar="FILE", help="certificates to trust instead of the system's")
+    smi.add_argument("--host", metavar="ID", help="host that the files are of; needed with --to")
+    smi.add_argument("--collector", metavar="ID", help="collector id that the token allows; the host if left out")
+
+
+def _import_smi(arguments: argparse.Namespace) -> int:
+    from secondsight.agent.smi.command import import_command
+
+    return import_command(arguments, sys.stdout, SystemClock())

@@ -74,6 +74,9 @@ FLAGS_NEEDED = frozenset({"sw_power_cap", "hw_slowdown"})
 """A mask is made of single flags only where these are among them: a choice of few flags is no mask."""
 
 FACT_COLUMNS = frozenset({"uuid", "index", "pci.bus_id", "name"})
+PLACES = frozenset({"id", "gpu_instance_id", "compute_instance_id"})
+"""Columns that say where a reading belongs, and are none."""
+
 DRIVER_PART = "subsystem=DRIVER"
 FAILURE, LOST, RESET = 2, 1, 1
 
@@ -182,7 +185,7 @@ class SmiMapper:
 
     def _bound(self, column: str, mapped: SmiMapped) -> list[Binding]:
         bindings = self._bindings.get(column)
-        if bindings is None and not column.startswith(FLAG_PREFIX):
+        if bindings is None and column not in PLACES and not column.startswith(FLAG_PREFIX):
             mapped.unknown[column] += 1
         return bindings or []
 
@@ -216,6 +219,8 @@ class SmiMapper:
         """Add what a process holds; a process on several GPUs or slices holds the sum."""
         pid = row.text("pid").strip()
         entity = f"{self._host_id}/{pid}"
+        if is_blank(pid):
+            return
         if not pid.isdigit() or not is_usable(entity):
             mapped.gathered.discarded["no_identity"] += 1
             return

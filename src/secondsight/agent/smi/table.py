@@ -49,7 +49,7 @@ class Table:
         text = line.lstrip("\ufeff").strip()
         if not text:
             return
-        fault = fault_of(self._line, text, self.round)
+        fault = None if self._is_row(text) else fault_of(self._line, text, self.round)
         if fault is not None:
             self.document.faults.append(fault)
         elif len(text) > LINE_CHARACTERS:
@@ -61,6 +61,9 @@ class Table:
         """Return what has come since the last call."""
         taken, self.document = self.document, Document("csv")
         return taken
+
+    def _is_row(self, text: str) -> bool:
+        return bool(self._heads) and len(_split(text, self._separator)) == len(self._heads) > 1
 
     def _refuse(self, code: str, reason: str) -> None:
         self.document.refusals.append(Refusal(self._line, code, reason))

@@ -7,6 +7,7 @@ The same key stands in many sections ("Used", "Total", "Current"), and element n
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from secondsight.agent.smi.columns import FLAG_PREFIX, FLAGS, column_of_path, memory_errors_of, path_step
@@ -19,6 +20,10 @@ PROCESS_STEPS = frozenset({"process_info", "process"})
 LISTS = frozenset({"supported_clocks", "supported_mem_clock", "accounted_processes", "retired_pagelist"})
 """Sections of which nothing is a reading."""
 
+XML_END = "</nvidia_smi_log>"
+
+_LOG_END = re.compile(re.escape(XML_END))
+_LOG_HEAD = re.compile(r"=+\s*NVSMI LOG\s*=+").match
 _LEAF = re.compile(r"( *)(.*?\S) *:(?: (.*))?$").match
 _GPU_LINE = re.compile(r"GPU (\S+)\s*$").match
 _PROCESS_KEYS = {
@@ -45,16 +50,18 @@ class _Node:
 
 
 def read_query_text(text: str) -> Document:
-    """Return what the text of `nvidia-smi -q` holds; never raises."""
+    """Return what the text of `nvidia-smi -q` holds, of one log or of several in a row; never raises."""
     document = Document("q")
     lines = text.lstrip("\ufeff").replace("\r\n", "\n").split("\n")
     document.faults += faults_of(lines)
-    root = _Node("", 0)
-    open_sections: list[tuple[int, _Node]] = [(-1, root)]
-    for number, line in enumerate(lines, 1):
-        if line.strip() and not line.startswith("="):
-            _add_line(open_sections, number, line)
-    _take_log(root, document)
+    heads = [number for number, line in enumerate(lines) if _LOG_HEAD(line)] or [0]
+    for round_number, (start, end) in enumerate(pairwise([*heads, len(lines)])):
+        root = _Node("", 0)
+        open_sections: list[tuple[int, _Node]] = [(-1, root)]
+        for number, line in enumerate(lines[start:end], start + 1):
+            if line.strip() and not line.startswith("="):
+                _add_line(open_sections, number, line)
+        _take_log(root, document, round_number)
     return document
 
 
@@ -74,20 +81,29 @@ def _add_line(open_sections: list[tuple[int, _Node]], number: int, line: str) ->
 
 
 def read_xml(text: str) -> Document:
-    """Return what the XML of `nvidia-smi -q -x` holds; never raises."""
+    """Return what the XML of `nvidia-smi -q -x` holds, of one log or of several in a row; never raises."""
     document = Document("xml")
-    start = text.find("<")
-    document.faults += faults_of(text[: max(start, 0)].splitlines())
-    if "<!ENTITY" in text:
-        document.refusals.append(Refusal(1, "xml", "it declares entities, which nvidia-smi never does"))
-        return document
-    try:
-        root = ElementTree.fromstring(text[max(start, 0) :].strip())  # noqa: S314 - entities were refused above
-    except ElementTree.ParseError as error:
-        document.refusals.append(Refusal(error.position[0], "xml", f"it is not well-formed: {error}"))
-        return document
-    _take_log(_node_of(root), document)
+    start = max(text.find("<"), 0)
+    document.faults += faults_of(text[:start].splitlines())
+    logs = [log for log in _LOG_END.split(text[start:]) if log.strip()]
+    whole = len(_LOG_END.findall(text))
+    for round_number, log in enumerate(logs):
+        _take_xml(log.strip() + (XML_END if round_number < whole else ""), document, round_number)
     return document
+
+
+def _take_xml(log: str, document: Document, round_number: int) -> None:
+    line = 1
+    if "<!ENTITY" in log:
+        document.refusals.append(Refusal(line, "xml", "it declares entities, which nvidia-smi never does"))
+        return
+    try:
+        root = ElementTree.fromstring(log)  # noqa: S314 - entities were refused above
+    except ElementTree.ParseError as error:
+        line = error.position[0]
+        document.refusals.append(Refusal(line, "xml", f"log {round_number + 1} is not well-formed: {error}"))
+        return
+    _take_log(_node_of(root), document, round_number)
 
 
 def _node_of(element: ElementTree.Element) -> _Node:
@@ -99,7 +115,7 @@ def _node_of(element: ElementTree.Element) -> _Node:
     return node
 
 
-def _take_log(root: _Node, document: Document) -> None:
+def _take_log(root: _Node, document: Document, round_number: int) -> None:
     """Add the rows of every GPU of a log; facts above the GPUs belong to each."""
     shared = {child.name: child.text for child in root.children if child.text is not None}
     time = shared.get("timestamp") or ""
@@ -112,8 +128,8 @@ def _take_log(root: _Node, document: Document) -> None:
         if "pci.bus_id" not in cells and address:
             cells["pci.bus_id"] = Text(address)
         cells.setdefault("index", Text(str(index)))
-        document.rows.append(Row(gpu.line, Subject.GPU, cells, time))
-        document.rows += _rows_within(gpu, cells, time)
+        rows = [Row(gpu.line, Subject.GPU, cells, time), *_rows_within(gpu, cells, time)]
+        document.rows += [row._replace(round=round_number) for row in rows]
     if not gpus and not document.faults:
         document.refusals.append(Refusal(1, "no_gpu", "no GPU stands in it"))
 
