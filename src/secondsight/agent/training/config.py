@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from secondsight.errors import Rejected
 
@@ -43,3 +44,66 @@ class TrainingConfig:
             raise Rejected(
                 "bad_config", f"agent.training.socket: {self.socket} is too long for a socket", "<= 100 bytes"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """Logs of jobs, or of inference engines.
+
+    Attributes:
+        glob: Which files, an absolute path with `*`, `?`, `[...]` and `**`.
+        job: Job id of all of them; found in each path if empty.
+        job_pattern: Regular expression over the path, with a group `job`; a path that it does not match names its
+            job by its file name.
+        engine: `PORT/MODEL` of the inference engine that writes them, as its scraped rows are named; "" for jobs.
+        zone: Zone of times that name none, such as Europe/Berlin; UTC if empty.
+        from_start: Read files that were there before the agent from their beginning, not from their end.
+    """
+
+    glob: str
+    job: str = ""
+    job_pattern: str = r"(?:slurm|job)[-_.]?(?P<job>\d+)"
+    engine: str = ""
+    zone: str = ""
+    from_start: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        if not self.glob.startswith("/"):
+            raise Rejected("bad_config", f"agent.logs.files.glob: {self.glob!r} is no absolute path", "begin with /")
+        try:
+            if "job" not in re.compile(self.job_pattern).groupindex:
+                raise Rejected("bad_config", "agent.logs.files.job_pattern has no group job", "write (?P<job>...)")
+            ZoneInfo(self.zone or "UTC")
+        except (re.error, ValueError, KeyError) as error:
+            raise Rejected("bad_config", f"agent.logs.files: {error}", "a Python expression; a zone by name") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LogsConfig:
+    """Which logs are followed, and how much of them; see docs/guides/training.md.
+
+    Attributes:
+        files: The logs.
+        patterns: Further files of rules, tried before the shipped ones.
+        bytes_per_tick: Most that is read of all files together in a tick.
+        files_maximum: Most files that are followed; the newest are.
+    """
+
+    files: tuple[LogFiles, ...]
+    patterns: tuple[Path, ...] = ()
+    bytes_per_tick: int = 262_144
+    files_maximum: int = 64
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        if self.bytes_per_tick < 16_384 or self.files_maximum < 1:
+            raise Rejected("bad_config", "agent.logs: bytes_per_tick is at least 16384, files_maximum at least 1")

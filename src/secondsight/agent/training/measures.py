@@ -30,6 +30,7 @@ COUNTS = {
     "allocator_ooms": "training_allocator_ooms_total",
     "lost": "training_reports_lost_total",
     "nccl_errors": "training_nccl_errors_total",
+    "engine_ooms": "inference_oom_total",
 }
 DURATIONS = {
     "step_seconds": "training_step_duration_seconds",
@@ -64,6 +65,7 @@ GAUGES = {
     "allocator_reserved_bytes": "training_allocator_reserved_bytes",
     "allocator_inactive_split_bytes": "training_allocator_inactive_split_bytes",
     "allocator_fragmentation": "training_allocator_fragmentation_ratio",
+    "model_load_seconds": "inference_model_load_seconds",
 }
 METRICS = COUNTS | DURATIONS | GAUGES
 

@@ -5,6 +5,8 @@ Instants are seconds of a clock that never steps.
 
 from collections import deque
 
+from secondsight.agent.training.measures import Key
+
 WINDOW_SECONDS = 900.0
 SAMPLE_SECONDS = 10.0
 STALL_STEPS = 10
@@ -47,9 +49,20 @@ class Pace:
         age = self.age_seconds(now)
         return age is not None and age > max(STALL_STEPS * (self.step_seconds or 0.0), STALL_SECONDS_MINIMUM)
 
-    def eta_seconds(self, now: float, steps_planned: int | None) -> float | None:
-        """Return how long the planned steps still take, None where nobody can tell."""
-        seconds = self.step_seconds
-        if steps_planned is None or self._last is None or seconds is None or self.is_still(now):
-            return None
-        return max(steps_planned - self._last[1], 0) * seconds
+    def gauges(self, now: float, steps_planned: int | None, step_seconds: float | None = None) -> dict[Key, float]:
+        """Return what follows from the steps: age of the last one, share that is done, time left.
+
+        Args:
+            now: Monotonic seconds.
+            steps_planned: None where nobody knows, and then neither share nor time left are.
+            step_seconds: What a step takes, where steps were not followed long enough to know.
+        """
+        if self._last is None:
+            return {}
+        found: dict[Key, float] = {("step_age_seconds", ""): max(now - self._last[0], 0.0)}
+        if steps_planned and not self.is_still(now):
+            found["progress", ""] = min(self._last[1] / steps_planned, 1.0)
+            seconds = self.step_seconds or step_seconds
+            if seconds:
+                found["eta_seconds", ""] = max(steps_planned - self._last[1], 0) * seconds
+        return found

@@ -357,9 +357,7 @@ class Runs:
     def _told_of(self, run: JobRun, now: float) -> Measured:
         """Return what is told of a run now: counts for ever, last values while steps are done."""
         told = Measured(dict(run.measured.counts), run.measured.durations, dict(_own_gauges(run)))
-        age = run.pace.age_seconds(now)
-        if age is not None:
-            told.gauges["step_age_seconds", ""] = age
+        told.gauges |= run.pace.gauges(now, None)
         lag = _lag_seconds(run)
         if lag is not None:
             told.gauges["rank_step_lag_seconds", ""] = lag
@@ -379,11 +377,7 @@ class Runs:
         for name, known in (("world_size", run.world_size), ("steps_planned", run.steps_planned)):
             if known is not None:
                 gauges[name, ""] = known
-        step = gauges.get(("step", ""))
-        if run.steps_planned and step is not None:
-            gauges["progress", ""] = min(step / run.steps_planned, 1.0)
-        eta = run.pace.eta_seconds(now, run.steps_planned)
-        return gauges if eta is None else gauges | {("eta_seconds", ""): eta}
+        return gauges | run.pace.gauges(now, run.steps_planned)
 
     def _event(self, metric: str, run: JobRun, time_ms: int, code: int, facts: Mapping[str, str]) -> None:
         self._events.append(Event(metric, run.entity, "", time_ms, code, attributes=dict(facts)))
