@@ -105,7 +105,7 @@ def test_error_tokens_are_events_of_gpus_and_never_readings() -> None:
     assert found["3  gpu_recovery_action"] == 1
     assert found["3  gpu_memory_used_bytes"] == "absent_source_blank"
     assert found["3  gpu_memory_total_bytes"] == 81559 * 2**20
-    assert found["5 subsystem=DRIVER gpu_health"] == 2
+    assert found["5  gpu_driver_unresponsive"] == 1
     assert found["4  gpu_fan_speed_ratio"] == "absent_source_blank"
     assert found["4  gpu_power_watts"] == 99.13
     assert found["2  gpu_utilization_ratio"] == "absent_not_supported"

@@ -77,8 +77,7 @@ FACT_COLUMNS = frozenset({"uuid", "index", "pci.bus_id", "name"})
 PLACES = frozenset({"id", "gpu_instance_id", "compute_instance_id"})
 """Columns that say where a reading belongs, and are none."""
 
-DRIVER_PART = "subsystem=DRIVER"
-FAILURE, LOST, RESET = 2, 1, 1
+YES, NO, RESET = 1, 0, 1
 
 
 @dataclass(slots=True)
@@ -157,11 +156,11 @@ class SmiMapper:
         """Return the state that says what is wrong with a GPU."""
         match trouble:
             case Trouble.LOST:
-                return Cell(self._catalog.get("gpu_lost"), entity, "", LOST, Quality.OK)
+                return Cell(self._catalog.get("gpu_lost"), entity, "", YES, Quality.OK)
             case Trouble.RESET_REQUIRED:
                 return Cell(self._catalog.get("gpu_recovery_action"), entity, "", RESET, Quality.OK)
             case _:
-                return Cell(self._catalog.get("gpu_health"), entity, DRIVER_PART, FAILURE, Quality.OK)
+                return Cell(self._catalog.get("gpu_driver_unresponsive"), entity, "", YES, Quality.OK)
 
     def _row_cells(self, row: Row, entity: str, mapped: SmiMapped) -> list[Cell]:
         texts = _with_mask(row.cells)
@@ -211,8 +210,9 @@ class SmiMapper:
             mapped.troubles[trouble, entity] += 1
             cells = [_untrusted(cell) for cell in cells if cell.metric.name not in said]
             cells.append(self.trouble_cell(trouble, entity))
-        if trouble is not Trouble.LOST and any(cell.value is not None for cell in cells):
-            cells.append(Cell(self._catalog.get("gpu_lost"), entity, "", 0, Quality.OK))
+        if trouble in (None, Trouble.RESET_REQUIRED) and any(cell.value is not None for cell in cells):
+            answers = (self._catalog.get(name) for name in ("gpu_lost", "gpu_driver_unresponsive"))
+            cells += [Cell(metric, entity, "", NO, Quality.OK) for metric in answers]
         return cells
 
     def _take_process(self, row: Row, gpu: str, cells: dict[tuple[str, str, str], Cell], mapped: SmiMapped) -> None:
