@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.agent.config import AgentConfig
+from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
-from secondsight.agent.training.config import TrainingConfig
+from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
@@ -25,12 +26,15 @@ from secondsight.process.config import ServeConfig
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent]", AgentConfig, "What collects from one host."),
+    ("[agent.fabric]", FabricConfig, "InfiniBand and RoCE ports."),
     ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
     ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
     ("[agent.training]", TrainingConfig, "Where training jobs of this host tell their steps; the table may be empty."),
+    ("[agent.logs]", LogsConfig, "Logs of training jobs and inference engines that the agent follows."),
+    ("[[agent.logs.files]]", LogFiles, "Some of these logs; may stand several times."),
     ("[gateway]", GatewayConfig, "What takes samples in."),
     ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
     ("[api]", ApiConfig, "What serves pages and the read API."),

@@ -5,12 +5,13 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
-from secondsight.agent.training.config import TrainingConfig
+from secondsight.agent.training.config import LogsConfig, TrainingConfig
 from secondsight.errors import Rejected
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}").fullmatch
@@ -30,12 +31,14 @@ class AgentConfig:
         interval_ms: Cadence of the host's and the agent's own rows.
         host_metrics: Read this host's /proc and /sys.
         root: Folder that holds proc and sys, when they are mounted elsewhere.
+        fabric: Which InfiniBand and RoCE ports to read.
         kernel_log: What to read of the kernel log.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
         training: Socket that training jobs tell their steps to; none if absent.
+        logs: Logs of training jobs and engines to follow; none if absent.
         spool_mib: Most that the spool may hold; beyond, the oldest goes.
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
@@ -53,12 +56,14 @@ class AgentConfig:
     interval_ms: int = 1000
     host_metrics: bool = True
     root: Path = Path("/")
+    fabric: FabricConfig = field(default_factory=FabricConfig)
     kernel_log: KernelLogConfig = field(default_factory=KernelLogConfig)
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
     smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None
     training: TrainingConfig | None = None
+    logs: LogsConfig | None = None
     spool_mib: int = 512
     aside_mib: int = 16
     batch_seconds: float = 5.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
+from secondsight.agent.fabric.reader import FabricPlace, FabricReader
 from secondsight.agent.host import HostReader, Place, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles
 from secondsight.agent.jobs.report import Means, Station
@@ -39,6 +40,9 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     catalog, clock, counts = shared.catalog, shared.clock, shared.counts
     if config.host_metrics:
         yield HostReader(Place(config.host, config.rack, config.root, config.interval_ms), catalog, clock, counts)
+    if config.fabric.enabled:
+        fabric_place = FabricPlace(config.host, config.rack, config.root, config.interval_ms)
+        yield FabricReader(config.fabric, fabric_place, catalog, clock, counts)
     if config.simulate is not None:
         yield SimulateReader(config.simulate, catalog, config.host)
     known = KnownGpus(config.host)
@@ -76,10 +80,16 @@ def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
 
 
 def _workloads(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
-    """Make the readers of what training jobs tell, importing what is configured alone."""
+    """Make the readers of what training jobs and engines tell, importing what is configured alone."""
     if config.training is not None:
         from secondsight.agent.training.read import Place as RunPlace
         from secondsight.agent.training.read import TrainingReader
 
-        place = RunPlace(config.host, config.rack, config.interval_ms, config.spool_dir / "training.json")
-        yield TrainingReader(config.training, place, shared.catalog, shared.clock, shared.counts)
+        runs = RunPlace(config.host, config.rack, config.interval_ms, config.spool_dir / "training.json")
+        yield TrainingReader(config.training, runs, shared.catalog, shared.clock, shared.counts)
+    if config.logs is not None:
+        from secondsight.agent.training.logs import LogReader
+        from secondsight.agent.training.read import Place as RunPlace
+
+        logs = RunPlace(config.host, config.rack, config.interval_ms, config.spool_dir / "logs.json")
+        yield LogReader(config.logs, logs, shared.catalog, shared.clock, shared.counts)
