@@ -14,6 +14,7 @@ from secondsight.catalog.metric import Metric, Source
 COUNT_MAXIMUM = 2**63
 NOT_MEASURED_COUNT = 50
 """So many observations that all took no time at all were not measured."""
+NOT_MEASURED = "histogram_not_measured"
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Series:
     Attributes:
         source: Gives the factor to the metric's unit, for bounds and sum.
         buckets: (upper bound, cumulative count) in the order of the text.
+        has_buckets: False for a summary, of which sum and count are a histogram of one bucket.
     """
 
     metric: Metric
@@ -33,6 +35,7 @@ class Series:
     sum: float | None = None
     count: float | None = None
     start_ms: int = 0
+    has_buckets: bool = True
 
 
 def histogram_point(series: Series) -> HistogramPoint:
@@ -41,6 +44,8 @@ def histogram_point(series: Series) -> HistogramPoint:
     Raises:
         ValueError: The samples do not make a histogram; the message is the reason's code.
     """
+    if not series.has_buckets and series.count is not None:
+        series.buckets = [(math.inf, series.count)]
     _require_buckets(series.buckets)
     total = series.buckets[-1][1]
     if series.count is not None and series.count != total:
@@ -48,7 +53,7 @@ def histogram_point(series: Series) -> HistogramPoint:
     if series.sum is None or not math.isfinite(series.sum):
         raise ValueError("histogram_sum")
     if series.sum == 0 and total >= NOT_MEASURED_COUNT and series.buckets[0][1] == total:
-        raise ValueError("histogram_not_measured")
+        raise ValueError(NOT_MEASURED)
     counts = [int(count) for _, count in series.buckets]
     return HistogramPoint(
         series.metric,

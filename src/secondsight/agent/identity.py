@@ -20,6 +20,7 @@ HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "inst
 PART_VALUE_CHARACTERS = 128
 ENTITY_CHARACTERS = 256
 ATTRIBUTE_CHARACTERS = 200
+REPLICA_CHARACTERS = 12
 
 NOT_ON_SLICES = frozenset(
     {
@@ -179,9 +180,18 @@ def model_of(labels: Mapping[str, str]) -> str:
 
 
 def _engine(labels: Mapping[str, str], origin: Origin, host: str) -> str:
-    """Return host:port/model; an engine number other than 0 is one of several engines behind one port."""
-    number = labels.get("engine", "0")
-    return f"{host}:{origin.port}/{model_of(labels) or origin.model}" + ("" if number == "0" else f"#{number}")
+    """Return host:port/model, and after `#` what tells engines behind one port apart.
+
+    That is the number of a data-parallel engine other than 0, the replica or worker of Ray, and a version of a model
+    other than 1.
+    """
+    number = _first(labels, "engine", "dp_rank")
+    replica = _first(labels, "replicaid", "replica", "workerid").rpartition("#")[2][-REPLICA_CHARACTERS:]
+    version = labels.get("version", "")
+    told = [number if number.isdecimal() and number != "0" else "", replica]
+    told.append(f"v{version}" if version.isdecimal() and version != "1" else "")
+    suffix = "-".join(filter(None, told))
+    return f"{host}:{origin.port}/{model_of(labels) or origin.model}" + (f"#{suffix}" if suffix else "")
 
 
 def _first(labels: Mapping[str, str], *names: str) -> str:

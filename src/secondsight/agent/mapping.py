@@ -13,9 +13,11 @@ from functools import lru_cache
 
 from secondsight.agent import identity
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.buckets import Series, histogram_point
+from secondsight.agent.buckets import NOT_MEASURED, Series, histogram_point
 from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_discarded
 from secondsight.agent.changes import Facts, LastValues
+from secondsight.agent.derived import NAMES as DERIVED_FROM
+from secondsight.agent.derived import Derived
 from secondsight.agent.exposition import Exposition, Labels, Sample, type_of
 from secondsight.agent.identity import Origin, Workload
 from secondsight.agent.settle import Candidate, Settled, Slot
@@ -73,6 +75,8 @@ class Mapper:
         self._host_of_fact: dict[str, str] = {}
         self._attributes: dict[Key, Attributes] = {}
         self._last_times: dict[tuple[str, str, str], int] = {}
+        self._derived = Derived(catalog, origin)
+        self._unmeasured: dict[str, str] = {}
         self._hour = 0
 
     def map(self, exposition: Exposition, tick_ms: int, stale_before_ms: int = 0) -> Mapped:
@@ -92,7 +96,7 @@ class Mapper:
         for sample in exposition.samples:
             for slot in self._slots_of(sample.name, sample.labels, exposition, mapped):
                 if slot.suffix:
-                    _add_to_series(series, slot, sample)
+                    _add_to_series(series, slot, sample, exposition)
                 else:
                     settled.add(self._candidate(slot, sample, exposition, stale_before_ms))
         for blank in exposition.blanks:
@@ -100,7 +104,8 @@ class Mapper:
                 if not slot.suffix:
                     settled.add(Candidate(slot, None, blank.quality, None))
         self._take_cells(settled, mapped, tick_ms)
-        _take_histograms(series.values(), mapped)
+        self._note_unmeasured(_take_histograms(series.values(), mapped))
+        self._derived.add(exposition.samples, mapped.hosts)
         self._take_facts(mapped, tick_ms)
         if self._origin.attribution:
             self._take_allocations(mapped, tick_ms)
@@ -133,13 +138,15 @@ class Mapper:
     def _refuse(self, code: str, name: str, mapped: Mapped) -> None:
         if code == "unknown_metric":
             mapped.unknown[name] += 1
-        if code != "created":
+        if code not in ("created", "derived"):
             mapped.of(self._origin.host_id).discarded[code] += 1
 
     def _resolve(self, name: str, labels: Labels, exposition: Exposition) -> tuple[Slot, ...] | str:
         """Return where the samples of a series go, or the code of why they go nowhere."""
         known = identity.lowered(labels)
         suffix, bindings = self._bindings(name)
+        if name in DERIVED_FROM:
+            return "derived"
         if not bindings:
             is_created = name.endswith(_CREATED) and type_of(exposition, name) != "gauge"
             return "created" if is_created else "unknown_metric"
@@ -301,6 +308,13 @@ class Mapper:
             mapped.of(self._origin.host_id).discarded["label_reading"] += self._facts.refused
             self._facts.refused = 0
 
+    def _note_unmeasured(self, found: dict[str, str]) -> None:
+        """Make it a fact of an engine which of its latencies were not measured, and that they are again."""
+        for entity in found.keys() | self._unmeasured.keys():
+            told = {"no_latency_measured": found.get(entity, "none")}
+            self._facts.learn("inference_engine_info", entity, told, named=True)
+        self._unmeasured = found
+
     def _take_allocations(self, mapped: Mapped, tick_ms: int) -> None:
         for (entity, _), event in self._allocations.see(mapped.workloads, tick_ms):
             host = self._host_of_fact.get(entity, self._origin.host_id)
@@ -314,9 +328,12 @@ class Mapper:
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
 
 
-def _add_to_series(series: dict[tuple[str, str, str, str], tuple[str, Series]], slot: Slot, sample: Sample) -> None:
+def _add_to_series(
+    series: dict[tuple[str, str, str, str], tuple[str, Series]], slot: Slot, sample: Sample, exposition: Exposition
+) -> None:
     key = (slot.source.name, slot.metric.name, slot.entity, slot.part)
     _, one = series.setdefault(key, (slot.host, Series(slot.metric, slot.source, slot.entity, slot.part)))
+    one.has_buckets = one.has_buckets and type_of(exposition, sample.name) != "summary"
     if slot.suffix == _BUCKETS:
         one.buckets.append((slot.bound, sample.value))
     elif slot.suffix == _SUM:
@@ -327,8 +344,10 @@ def _add_to_series(series: dict[tuple[str, str, str, str], tuple[str, Series]], 
         one.start_ms = int(sample.value * 1000)
 
 
-def _take_histograms(series: Iterable[tuple[str, Series]], mapped: Mapped) -> None:
+def _take_histograms(series: Iterable[tuple[str, Series]], mapped: Mapped) -> dict[str, str]:
+    """Add the points; return engine -> latencies that were not measured, although they were counted."""
     taken: set[tuple[str, str, str]] = set()
+    unmeasured: dict[str, str] = {}
     for host, one in sorted(series, key=lambda item: item[1].source.rank):
         gathered = mapped.of(host)
         key = (one.metric.name, one.entity, one.part)
@@ -336,21 +355,28 @@ def _take_histograms(series: Iterable[tuple[str, Series]], mapped: Mapped) -> No
             point = histogram_point(one)
         except ValueError as error:
             gathered.discarded[str(error)] += 1
+            if str(error) == NOT_MEASURED and one.metric.kind is EntityKind.INFERENCE:
+                unmeasured[one.entity] = ",".join(filter(None, (unmeasured.get(one.entity), one.metric.name)))
             continue
         if key in taken:
             gathered.discarded["duplicate"] += 1
             continue
         taken.add(key)
         gathered.histograms.append(point)
+    return unmeasured
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """Give the spellings of a name to look up: as it is, in upper case for DCGM, and without Ray's prefix."""
+    """Give the spellings of a name to look up: as it is, in upper case for DCGM, and as engines behind Ray have it."""
     yield name
     if name.startswith("dcgm_"):
         yield name.upper()
-    if name.startswith("ray_vllm:"):
-        yield name.removeprefix("ray_")
+    plain = name.removeprefix("ray_")
+    for engine in ("vllm", "sglang", "trtllm"):
+        if plain.startswith((engine + "_", engine + ":")):
+            own = f"{engine}{'_' if engine == 'trtllm' else ':'}{plain[len(engine) + 1 :]}"
+            yield own
+            yield own + "_total"
 
 
 def _suffix(name: str) -> str:
