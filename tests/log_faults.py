@@ -7,12 +7,24 @@ from secondsight.log.disk import Disk
 
 
 class FaultyDisk(Disk):
-    """Has `free_bytes` for appended data (None: no end), and fails syncs and truncations while told to."""
+    """Has `free_bytes` for appended data (None: no end), and fails syncs and truncations while told to.
+
+    `space_bytes` is what it says of itself: (free, total), or None for the truth.
+    """
 
     def __init__(self, free_bytes=None):
         self.free_bytes = free_bytes
         self.fail_sync = False
         self.fail_truncate = False
+        self.space_bytes = None
+
+    def space(self, folder):
+        return self.space_bytes or super().space(folder)
+
+    def unlink(self, path):
+        freed = path.stat().st_size if path.exists() else 0
+        super().unlink(path)
+        self.free_bytes = None if self.free_bytes is None else self.free_bytes + freed
 
     def open(self, path, flags):
         if flags & os.O_CREAT and not path.exists() and self.free_bytes == 0:

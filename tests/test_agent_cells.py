@@ -12,8 +12,9 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.host import HostReader, Place
 from secondsight.agent.offset import ClockOffset
-from secondsight.agent.spool import Spool
-from secondsight.agent.write import Sender, TickWriter
+from secondsight.agent.split import Splitter
+from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
@@ -117,13 +118,16 @@ def test_part_texts_are_sorted_escaped_and_without_empty_values() -> None:
     assert part_text([("name", "a\nb")]) == "name=a_b"
 
 
+def keeping(folder: Path, clock: ManualClock, counts: Counts, disk: FaultyDisk | None = None) -> Keeping:
+    spools = Spools(folder, SpoolBounds(1 << 20), clock, counts, disk=disk)
+    return Keeping(spools, KeptDefinitions(folder / "definitions", clock), Splitter(CATALOG))
+
+
 def test_a_full_disk_costs_ticks_that_are_counted_and_ends_with_the_fullness(tmp_path: Path) -> None:
     clock, counts, disk = ManualClock(), Counts(), FaultyDisk()
-    spool = Spool(tmp_path / "frames", 1 << 20, clock, disk)
+    kept = keeping(tmp_path, clock, counts, disk)
     disk.free_bytes = 0
-    writer = TickWriter(
-        Sender("host-1", "host-1", ""), spool, KeptDefinitions(tmp_path / "definitions"), ClockOffset(), clock, counts
-    )
+    writer = TickWriter(Sender("host-1", "host-1", ""), kept, ClockOffset(), clock, counts)
     reader = HostReader(Place("host-1"), CATALOG, clock, counts)
     (content,) = ContentBuilder("host-1", "").build(Gathered(cells=[Cell(SCALARS[0], "a", "", 1, Quality.OK)]), 0)
     writer.write(reader, clock.now_ms(), Tick((content,)))
@@ -132,15 +136,14 @@ def test_a_full_disk_costs_ticks_that_are_counted_and_ends_with_the_fullness(tmp
     assert counts.get("ticks_missed") == 1
     disk.free_bytes = None
     writer.write(reader, clock.now_ms(), Tick((content,)))
-    assert spool.records == 1
-    spool.close()
+    assert kept.spools.records == 1
+    kept.spools.close()
 
 
 def test_a_tick_without_contents_is_no_record(tmp_path: Path) -> None:
     clock, counts = ManualClock(), Counts()
-    spool = Spool(tmp_path / "frames", 1 << 20, clock)
-    definitions = KeptDefinitions(tmp_path / "definitions")
-    writer = TickWriter(Sender("host-1", "host-1", ""), spool, definitions, ClockOffset(), clock, counts)
+    kept = keeping(tmp_path, clock, counts)
+    writer = TickWriter(Sender("host-1", "host-1", ""), kept, ClockOffset(), clock, counts)
     writer.write(HostReader(Place("host-1"), CATALOG, clock, counts), clock.now_ms(), Tick(()))
-    assert spool.records == 0
-    spool.close()
+    assert kept.spools.records == 0
+    kept.spools.close()

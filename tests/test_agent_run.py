@@ -128,9 +128,10 @@ def test_what_the_gateway_did_not_take_is_there_after_a_restart(tmp_path: Path) 
         site.gateway.script = []
         with running(config):
             site.wait_for(("host-1", EntityKind.NODE))
-    headers = [frame.header for frame in site.gateway.frames]
-    assert min(h.first_sequence for h in headers) == 0
-    assert len({h.spool_id for h in headers}) == 1
+    firsts: dict[int, int] = {}
+    for header in (frame.header for frame in site.gateway.frames):
+        firsts[header.spool_id] = min(firsts.get(header.spool_id, header.first_sequence), header.first_sequence)
+    assert sorted(firsts.values()) == [0, 0, 0]
 
 
 def test_a_gateway_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.offset import ClockOffset, Exchange
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.spool import Spool
+from secondsight.agent.spool.classes import SpoolBounds, Spools
 from secondsight.clock import ManualClock
+from secondsight.model import Priority
 from secondsight.wire.content import Frame
 
 START_MS = 1_700_000_000_000
@@ -29,21 +30,23 @@ class Rig:
         self.folder = folder
         self.counts = Counts()
         self.offset = ClockOffset()
-        self.spool = Spool(folder / "frames", 32 << 20, self.clock)
-        self.definitions = KeptDefinitions(folder / "definitions")
+        self.spools = Spools(folder, SpoolBounds(32 << 20), self.clock, self.counts, collector_id="host-1")
+        self.definitions = KeptDefinitions(folder / "definitions", self.clock)
         self.config = ShipConfig(**({"batch_seconds": 0.0} | config))  # type: ignore[arg-type] # counts and seconds
         self.shipper = self.new_shipper()
         self.expected: list[tuple[str, int]] = []
 
     def new_shipper(self) -> Shipper:
         parts = ShipParts(
-            self.spool,
+            self.spools,
             self.gateway,
             self.definitions.known,
             Aside(self.folder / "refused", 1 << 20, self.clock),
             self.offset,
             self.counts,
             lambda: 0.5,
+            "host-1",
+            "host-1",
         )
         return Shipper(parts, self.clock, self.config)
 
@@ -51,13 +54,19 @@ class Rig:
         self.definitions.keep(content_of(host=host))
         for number in range(count):
             tick_ms = START_MS + len(self.expected) * 1000
-            self.spool.append(frame_of(tick_ms, value + number, collector, host))
+            self.append(frame_of(tick_ms, value + number, collector, host))
             self.expected.append((collector, tick_ms))
+
+    def append(self, frame: bytes, priority: Priority = Priority.P0) -> None:
+        self.spools.append({priority: [frame]})
+
+    def spool_id(self, priority: Priority = Priority.P0) -> int:
+        return next(one.spool.spool_id for one in self.spools.members if one.priority == priority)
 
     def ship_until_empty(self, steps: int = 50) -> None:
         for _ in range(steps):
             wait_seconds = self.shipper.step(flush=True)
-            if not self.spool.records:
+            if not self.spools.records:
                 return
             self.clock.move(wait_seconds)
         raise AssertionError("the spool does not empty")
@@ -77,7 +86,7 @@ def test_records_become_one_frame_per_collector_with_definitions_inside_once(rig
         ("host-1", 5, 0, 4),
         ("host-1/dcgm", 3, 5, 7),
     ]
-    assert {h.spool_id for h in headers} == {rig.spool.spool_id}
+    assert {h.spool_id for h in headers} == {rig.spool_id()}
     rig.spool_ticks(1)
     rig.ship_until_empty()
     assert rig.gateway.statuses == [200, 200]
@@ -113,10 +122,15 @@ def test_no_answer_is_backed_off_from_later_and_later(rig: Rig) -> None:
     assert rig.gateway.ticks == rig.expected
 
 
-def test_retry_after_is_honoured(rig: Rig) -> None:
+def test_retry_after_is_honoured_with_jitter_on_top(rig: Rig) -> None:
     rig.spool_ticks(1)
     rig.gateway.script = [error_answer(429, "overloaded", {"retry-after": "17"})]
-    assert rig.shipper.step(flush=True) == 17.0
+    assert rig.shipper.step(flush=True) == 17.5
+    rig.gateway.script = [error_answer(503, "away", {"retry-after": "1e9"})]
+    assert rig.shipper.step(flush=True) == 601.0
+    dates = {"retry-after": "Wed, 21 Oct 2015 07:28:30 GMT", "date": "Wed, 21 Oct 2015 07:28:00 GMT"}
+    rig.gateway.script = [error_answer(503, "away", dates)]
+    assert rig.shipper.step(flush=True) == 32.0
 
 
 def test_an_answer_that_is_no_gateways_does_not_empty_the_spool(rig: Rig) -> None:
@@ -124,7 +138,7 @@ def test_an_answer_that_is_no_gateways_does_not_empty_the_spool(rig: Rig) -> Non
     rig.gateway.script = [Answer(200, {}, b"<html>sign in</html>"), json_answer(200, ["ok"])]
     rig.shipper.step(flush=True)
     rig.shipper.step(flush=True)
-    assert rig.spool.records == 1
+    assert rig.spools.records == 1
     rig.ship_until_empty()
     assert rig.gateway.ticks == rig.expected
 
@@ -161,7 +175,7 @@ def test_a_body_that_is_too_large_is_divided(tmp_path: Path) -> None:
 
 def test_unreadable_records_are_set_aside(rig: Rig) -> None:
     rig.spool_ticks(1)
-    rig.spool.append(b"no frame at all")
+    rig.append(b"no frame at all")
     rig.spool_ticks(1)
     rig.ship_until_empty()
     assert rig.gateway.ticks == rig.expected
@@ -173,7 +187,7 @@ def test_refused_items_of_an_accepted_body_are_counted_by_code(rig: Rig) -> None
     rejected = [{"index": 0, "code": "future_time", "message": "6 min ahead"}] * 2
     rig.gateway.script = [json_answer(200, {"accepted": 0, "duplicate": 0, "rejected": rejected})]
     rig.shipper.step(flush=True)
-    assert rig.spool.records == 0
+    assert rig.spools.records == 0
     assert rig.counts.labelled("rejected") == {"future_time": 2}
 
 
@@ -188,13 +202,13 @@ def test_a_batch_waits_for_company_but_not_longer(tmp_path: Path) -> None:
     assert rig.gateway.ticks == rig.expected
     rig.spool_ticks(9)
     assert rig.shipper.step() == 0.0
-    assert rig.spool.records == 5
+    assert rig.spools.records == 5
 
 
 def test_after_a_restart_spooled_frames_are_still_readable(tmp_path: Path) -> None:
     rig = Rig(tmp_path, FakeGateway())
     rig.spool_ticks(3)
-    rig.spool.close()
+    rig.spools.close()
     again = Rig(tmp_path, rig.gateway)
     again.ship_until_empty()
     assert rig.gateway.ticks == rig.expected
@@ -203,7 +217,7 @@ def test_after_a_restart_spooled_frames_are_still_readable(tmp_path: Path) -> No
 def test_a_clock_set_back_repeats_ticks_in_frames_of_their_own(rig: Rig) -> None:
     rig.definitions.keep(content_of())
     for tick_ms in (1000, 2000, 3000, 2000, 3000, 4000):
-        rig.spool.append(frame_of(START_MS + tick_ms))
+        rig.append(frame_of(START_MS + tick_ms))
     rig.ship_until_empty()
     assert [frame.header.tick_times_ms.size for frame in rig.gateway.frames] == [3, 3]
 
@@ -243,4 +257,4 @@ def test_every_tick_arrives_whatever_the_gateway_answers_first(
     rig.spool_ticks(ticks)
     rig.ship_until_empty()
     assert sorted(set(rig.gateway.ticks)) == sorted(rig.expected)
-    rig.spool.close()
+    rig.spools.close()

@@ -7,7 +7,7 @@ are given back with the reason, so that they never stand in the way of others.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from secondsight.agent.spool import SpoolRecord
+from secondsight.agent.spool.records import SpoolRecord
 from secondsight.errors import Rejected
 from secondsight.wire.content import Content, Frame, Header
 from secondsight.wire.frame import decode, encode, read_header, restamp
@@ -55,20 +55,28 @@ class Outgoing:
                 spool_id=self.stamp.spool_id,
                 first_sequence=sequence,
                 last_sequence=sequence,
+                live=self.stamp.live,
             )
         return encode(self.stamp, self.content, inline=inline)
 
 
 def outgoing(
-    records: Sequence[SpoolRecord], spool_id: int, definitions: Definitions
+    records: Sequence[SpoolRecord], spool_id: int, definitions: Definitions, *, live: bool = False
 ) -> tuple[list[Outgoing], list[Unreadable]]:
-    """Return the frames that records make, in the order of their first records, and what could not be read."""
+    """Return the frames that records make, in the order of their first records, and what could not be read.
+
+    Args:
+        records: Of one spool.
+        spool_id: Of that spool.
+        definitions: By which they are read.
+        live: They overtake older records; frames that say so themselves need not be told.
+    """
     opened: dict[tuple[object, ...], _Open] = {}
     frames: list[_Open] = []
     unreadable: list[Unreadable] = []
     for record in records:
         try:
-            frame = _numbered(decode(record.payload, definitions), record.sequence, spool_id)
+            frame = _numbered(decode(record.payload, definitions), record.sequence, spool_id, live)
         except Rejected as error:
             unreadable.append(Unreadable(record, error.code))
             continue
@@ -84,8 +92,9 @@ def outgoing(
     return [_closed(one) for one in frames], unreadable
 
 
-def _numbered(frame: Frame, sequence: int, spool_id: int) -> Frame:
-    header = replace(frame.header, first_sequence=sequence, last_sequence=sequence, spool_id=spool_id)
+def _numbered(frame: Frame, sequence: int, spool_id: int, live: bool) -> Frame:
+    overtakes = live or frame.header.live
+    header = replace(frame.header, first_sequence=sequence, last_sequence=sequence, spool_id=spool_id, live=overtakes)
     return replace(frame, header=header)
 
 

@@ -39,7 +39,10 @@ class AgentConfig:
         kubernetes: Pods to take allocations of GPUs from; none if absent.
         training: Socket that training jobs tell their steps to; none if absent.
         logs: Logs of training jobs and engines to follow; none if absent.
-        spool_mib: Most that the spool may hold; beyond, the oldest goes.
+        spool_mib: Most that the spool may hold; beyond, the least important and oldest goes.
+        spool_hours: Age beyond which what is not delivered is given up.
+        spool_floor_mib: Free space of the file system that is left to others; the spool gives way.
+        spool_floor_percent: The same as a share of the file system; the lesser of the two counts.
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
         ca_file: Certificates to trust instead of the system's.
@@ -65,6 +68,9 @@ class AgentConfig:
     training: TrainingConfig | None = None
     logs: LogsConfig | None = None
     spool_mib: int = 512
+    spool_hours: float = 168.0
+    spool_floor_mib: int = 512
+    spool_floor_percent: float = 5.0
     aside_mib: int = 16
     batch_seconds: float = 5.0
     ca_file: Path | None = None

@@ -16,9 +16,10 @@ from secondsight.agent.readers import Shared, readers_of
 from secondsight.agent.sample import Hooks, Sampler
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.spool import Spool
+from secondsight.agent.split import Splitter
+from secondsight.agent.spool.classes import SpoolBounds, Spools
 from secondsight.agent.transport import GatewayTransport, Transport
-from secondsight.agent.write import Sender, TickWriter
+from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader
@@ -34,7 +35,7 @@ ABORT_SECONDS = 2.0
 class _Parts:
     """What readers, writer and shipper share."""
 
-    spool: Spool
+    spools: Spools
     definitions: KeptDefinitions
     counts: Counts
     offset: ClockOffset
@@ -53,15 +54,13 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
         transport: How to reach the gateway; made from the settings if None.
 
     Raises:
-        Retryable: The spool cannot be opened.
         Permanent: Another agent has the spool, or settings are wrong.
     """
     parts = _parts(config, clock)
     readers = _readers(config, clock, parts)
     writer = TickWriter(
         Sender(config.collector, config.host, boot_id(config.root)),
-        parts.spool,
-        parts.definitions,
+        Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files))),
         parts.offset,
         clock,
         parts.counts,
@@ -81,13 +80,24 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
 
 
 def _parts(config: AgentConfig, clock: Clock) -> _Parts:
-    spool = Spool(config.spool_dir / "frames", config.spool_mib * MIB, clock)
-    return _Parts(spool, KeptDefinitions(config.spool_dir / "definitions"), Counts(), ClockOffset(), ReadDurations())
+    counts = Counts()
+    spools = Spools(config.spool_dir, _bounds(config), clock, counts, collector_id=config.collector)
+    definitions = KeptDefinitions(config.spool_dir / "definitions", clock, oldest_needed_ms=spools.oldest_needed_ms)
+    return _Parts(spools, definitions, counts, ClockOffset(), ReadDurations())
+
+
+def _bounds(config: AgentConfig) -> SpoolBounds:
+    return SpoolBounds(
+        config.spool_mib * MIB,
+        config.spool_hours * 3600.0,
+        config.spool_floor_mib * MIB,
+        config.spool_floor_percent / 100,
+    )
 
 
 def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reader]:
     catalog = load_catalog(config.catalog_files)
-    own = SelfParts(parts.spool, config.spool_mib * MIB, parts.counts, parts.durations, clock.now_ms(), resident_bytes)
+    own = SelfParts(parts.spools, config.spool_mib * MIB, parts.counts, parts.durations, clock.now_ms(), resident_bytes)
     reader = SelfReader(
         catalog, clock, own, collector_id=config.collector, host_id=config.host, interval_ms=config.interval_ms
     )
@@ -97,13 +107,15 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
 def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport | None) -> Shipper:
     return Shipper(
         ShipParts(
-            spool=parts.spool,
+            spools=parts.spools,
             transport=transport or GatewayTransport(config.gateway, config.token_file, clock, ca_file=config.ca_file),
             definitions=parts.definitions.known,
             aside=Aside(config.spool_dir / "refused", config.aside_mib * MIB, clock),
             offset=parts.offset,
             counts=parts.counts,
             random=random.SystemRandom().random,
+            collector_id=config.collector,
+            host_id=config.host,
         ),
         clock,
         ShipConfig(batch_seconds=config.batch_seconds),
@@ -120,5 +132,5 @@ def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: thre
     finally:
         shipper.close()
         shipping.join(ABORT_SECONDS)
-        parts.spool.close()
-    logger.info("agent ended, %d frames left in the spool", parts.spool.records if left else 0)
+        parts.spools.close()
+    logger.info("agent ended, %d frames left in the spool", parts.spools.records if left else 0)

@@ -13,7 +13,7 @@ from threading import Lock
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.sample import Duration
-from secondsight.agent.spool import Spool
+from secondsight.agent.spool.classes import Spools
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import Conversion, conversion
@@ -60,7 +60,7 @@ class SelfParts:
         resident_bytes: Returns the memory that the process holds, or None.
     """
 
-    spool: Spool
+    spools: Spools
     spool_limit_bytes: int
     counts: Counts
     durations: ReadDurations
@@ -120,12 +120,12 @@ class SelfReader:
         return cells
 
     def _spool_cells(self) -> list[Cell]:
-        spool = self._parts.spool
-        held_bytes = spool.size_bytes
+        spools = self._parts.spools
+        held_bytes = spools.size_bytes
         return [
             self._cell("agent_spool_bytes", held_bytes),
             self._cell("agent_spool_utilization_ratio", min(held_bytes / self._parts.spool_limit_bytes, 1.0)),
-            self._cell("agent_spool_oldest_age_seconds", min(spool.oldest_age_seconds, 1e7)),
+            self._cell("agent_spool_oldest_age_seconds", min(spools.oldest_age_seconds, 1e7)),
         ]
 
     def _count_cells(self) -> list[Cell]:

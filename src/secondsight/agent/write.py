@@ -1,7 +1,8 @@
-"""Turn what readers took into spooled frames: one record per tick and content, stamped with clock and boot."""
+"""Turn what readers took into spooled frames: one record per tick, content and class, stamped with clock and boot."""
 
 import logging
 import threading
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,15 +10,20 @@ import numpy as np
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.offset import ClockOffset
-from secondsight.agent.spool import Spool
+from secondsight.agent.split import Splitter
+from secondsight.agent.spool.classes import Spools
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.errors import SecondsightError
+from secondsight.model import Priority
 from secondsight.wire.content import Content
 from secondsight.wire.frame import encode
 from secondsight.wire.header import Stamp
 
 logger = logging.getLogger(__name__)
+
+_SAID_EVERY = 100
+_ERRNO_NAMES = {5: "EIO", 28: "ENOSPC", 30: "EROFS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,52 +35,63 @@ class Sender:
     boot_id: str
 
 
-class TickWriter:
-    """Spools ticks. Safe to call from threads; a spool that refuses costs the tick, which is counted."""
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where ticks are kept until they are shipped."""
 
-    def __init__(
-        self,
-        sender: Sender,
-        spool: Spool,
-        definitions: KeptDefinitions,
-        offset: ClockOffset,
-        clock: Clock,
-        counts: Counts,
-    ) -> None:
+    spools: Spools
+    definitions: KeptDefinitions
+    splitter: Splitter
+
+
+class TickWriter:
+    """Spools ticks. Safe to call from threads; what the spool refuses is lost, counted and declared."""
+
+    def __init__(self, sender: Sender, keeping: Keeping, offset: ClockOffset, clock: Clock, counts: Counts) -> None:
         self._sender = sender
-        self._spool = spool
-        self._definitions = definitions
+        self._keeping = keeping
         self._offset = offset
         self._clock = clock
         self._counts = counts
         self._lock = threading.Lock()
+        self._failures = 0
 
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Spool what a reader took at `tick_ms`."""
-        times = [*((at_ms, content) for at_ms, contents in tick.earlier for content in contents)]
-        times += [(tick_ms, content) for content in tick.contents]
-        if not times:
+        pieces: defaultdict[Priority, list[bytes]] = defaultdict(list)
+        for at_ms, contents in (*tick.earlier, (tick_ms, tick.contents)):
+            stamp = self._stamp(reader, at_ms, tick, live=at_ms != tick_ms or tick.live)
+            for content in contents:
+                for priority, piece in self._keeping.splitter.split(content).items():
+                    pieces[priority].append(encode(stamp, piece, inline=not self._keep_definitions(piece)))
+        if not pieces:
             return
         try:
-            with self._lock:
-                for _, content in times:
-                    self._definitions.keep(content)
-            frames = [self._frame(reader, at_ms, tick, content, live=at_ms != tick_ms) for at_ms, content in times]
-            self._spool.append_many(frames)
-        except (SecondsightError, OSError) as error:
-            self._counts.add(f"spool_write_failed:{_errno(error)}")
-            self._counts.add("ticks_missed")
-            logger.warning("a tick of %s is lost: %s", reader.name, error)
-        for drop in self._spool.drops():
-            self._counts.add(f"dropped:{drop.reason}", drop.records)
+            self._keeping.spools.append(pieces)
+        except SecondsightError as error:
+            self._note_failure(reader.name, error)
+        else:
+            self._failures = 0
 
-    def _frame(self, reader: Reader, at_ms: int, tick: Tick, content: Content, *, live: bool) -> bytes:
+    def _keep_definitions(self, content: Content) -> bool:
+        with self._lock:
+            return self._keeping.definitions.keep(content)
+
+    def _note_failure(self, name: str, error: SecondsightError) -> None:
+        self._counts.add(f"spool_write_failed:{_errno(error)}")
+        self._counts.add("ticks_missed")
+        level = logging.WARNING if self._failures % _SAID_EVERY == 0 else logging.DEBUG
+        self._failures += 1
+        logger.log(level, "a tick of %s is lost, or a part of it: %s", name, error)
+
+    def _stamp(self, reader: Reader, at_ms: int, tick: Tick, *, live: bool) -> Stamp:
+        """Return the stamp of one instant; spool and sequence are filled in when it is shipped."""
         offset_ms, uncertainty_ms = self._offset.now(self._clock.monotonic_seconds())
-        stamp = Stamp(
+        return Stamp(
             collector_id=self._sender.collector_id + (f"/{tick.collector}" if tick.collector else ""),
             host_id=self._sender.host_id,
             source=tick.source or ("scrape" if tick.collector else reader.name),
-            spool_id=self._spool.spool_id,
+            spool_id=0,
             first_sequence=0,
             last_sequence=0,
             tick_times_ms=np.array([at_ms], np.int64),
@@ -82,13 +99,11 @@ class TickWriter:
             boot_id=self._sender.boot_id,
             clock_offset_ms=offset_ms,
             clock_uncertainty_ms=uncertainty_ms,
-            live=live or tick.live,
+            live=live,
         )
-        return encode(stamp, content)
 
 
 def _errno(error: BaseException) -> str:
     """Return the kernel's word for a failure, looking at its cause too."""
     cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
-    names = {28: "ENOSPC", 5: "EIO"}
-    return names.get(getattr(cause, "errno", None) or 0, "other")
+    return _ERRNO_NAMES.get(getattr(cause, "errno", None) or 0, "other")

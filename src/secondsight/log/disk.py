@@ -27,6 +27,15 @@ class Disk:
         """Cut a file."""
         os.ftruncate(fd, size_bytes)
 
+    def unlink(self, path: Path) -> None:
+        """Delete a file; one that is gone already is fine."""
+        path.unlink(missing_ok=True)
+
+    def space(self, folder: Path) -> tuple[int, int]:
+        """Return (bytes that may be written, bytes in all) of the file system that holds a folder."""
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
     def sync_folder(self, folder: Path) -> None:
         """Make the names in a folder durable."""
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

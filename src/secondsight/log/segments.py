@@ -94,6 +94,10 @@ class SegmentWriter:
         """Return how many records are written and not committed."""
         return self._written_offset - self.committed.next_offset
 
+    def is_deleted(self) -> bool:
+        """Tell whether somebody deleted the file that is written to."""
+        return self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+
     def stage(self, payloads: Sequence[bytes], now_ms: int) -> None:
         """Write records after those that are there, without making them durable.
 

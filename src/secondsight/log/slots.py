@@ -72,6 +72,10 @@ class SlotFile:
         self._disk.sync(self._fd)
         self._generation, self.numbers = generation, numbers
 
+    def is_deleted(self) -> bool:
+        """Tell whether somebody deleted the file while it is open."""
+        return os.fstat(self._fd).st_nlink == 0
+
     def close(self) -> None:
         """Close the file; may be called twice."""
         if self._fd >= 0:

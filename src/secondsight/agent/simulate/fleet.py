@@ -23,11 +23,12 @@ from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedClu
 from secondsight.agent.simulate.config import FleetConfig
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import NETWORK_PARTITION
-from secondsight.agent.spool import Spool
+from secondsight.agent.spool.classes import SpoolBounds, Spools
 from secondsight.agent.transport import GatewayTransport
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.errors import SecondsightError
+from secondsight.model import Priority
 from secondsight.wire.content import Content
 from secondsight.wire.frame import Stamp, encode
 
@@ -42,6 +43,8 @@ COARSE_BATCH_SECONDS = 600
 FINE_PAST_SECONDS = 3600
 """Of a longer past, all but the last hour is sampled every 30 s."""
 MISSED_SECONDS = 60
+SHIP = ShipConfig(batch_seconds=0.2, backlog_seconds=float("inf"))
+"""The fleet has lanes of its own: its shippers need none."""
 PAST_SPOOL_RECORDS = 2000
 """Records that may wait before the past pauses, so that it never fills the spool."""
 
@@ -54,7 +57,7 @@ class _Outlet:
         open: Set from when they may leave.
     """
 
-    spool: Spool
+    spools: Spools
     definitions: KeptDefinitions
     shipper: Shipper
     counts: Counts
@@ -164,25 +167,28 @@ def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clo
     lane.outlet.open.set()
     if any(incident.name == NETWORK_PARTITION for incident in spec.incidents):
         lane.held = _outlet(config, position, HELD, clock)
-        lane.cut_off.update(range(spec.hosts) if lane.held.spool.records else ())
+        lane.cut_off.update(range(spec.hosts) if lane.held.spools.records else ())
     return lane
 
 
 def _outlet(config: FleetConfig, position: int, name: str, clock: Clock) -> _Outlet:
     cluster = config.clusters[position]
     folder = config.spool_dir / cluster.name / name
-    spool = Spool(folder / "frames", config.spool_mib * MIB, clock)
-    definitions, counts = KeptDefinitions(folder / "definitions", 1024 + 8 * cluster.hosts), Counts()
+    counts, first_host = Counts(), host_name(config.spec(position), 0)
+    spools = Spools(folder, SpoolBounds(config.spool_mib * MIB), clock, counts, collector_id=first_host)
+    definitions = KeptDefinitions(folder / "definitions", clock, 1024 + 8 * cluster.hosts)
     parts = ShipParts(
-        spool=spool,
+        spools=spools,
         transport=GatewayTransport(config.gateway, cluster.token_file, clock),
         definitions=definitions.known,
         aside=Aside(folder / "refused", 4 * MIB, clock),
         offset=ClockOffset(),
         counts=counts,
         random=random.SystemRandom().random,
+        collector_id=first_host,
+        host_id=first_host,
     )
-    return _Outlet(spool, definitions, Shipper(parts, clock, ShipConfig(batch_seconds=0.2)), counts)
+    return _Outlet(spools, definitions, Shipper(parts, clock, SHIP), counts)
 
 
 def _ship(outlet: _Outlet, stop: threading.Event) -> None:
@@ -228,7 +234,7 @@ def _relive(fleet: _Fleet, lanes: Sequence[_Lane], end: int) -> None:
 
 
 def _wait_for_room(fleet: _Fleet, lanes: Sequence[_Lane], records: int) -> None:
-    while any(lane.outlet.spool.records > records for lane in lanes) and not fleet.stop.wait(0.05):
+    while any(lane.outlet.spools.records > records for lane in lanes) and not fleet.stop.wait(0.05):
         pass
 
 
@@ -263,14 +269,14 @@ def _spool(lane: _Lane, measured: list[Second], cadence: Cadence) -> None:
 def _let_go(lane: _Lane, held: _Outlet) -> None:
     """Let what was held back leave, and note when all of it has left."""
     held.open.set()
-    if not held.spool.records:
+    if not held.spools.records:
         lane.cut_off.clear()
 
 
 def _append(spec: ClusterSpec, outlet: _Outlet, frames: list[bytes]) -> None:
     """Spool frames; a spool that refuses costs them, counted."""
     try:
-        outlet.spool.append_many(frames)
+        outlet.spools.append({Priority.P0: frames})
     except SecondsightError as error:
         outlet.counts.add("ticks_missed", len(frames))
         logger.warning("%s: samples are lost: %s", spec.name, error)
@@ -282,4 +288,4 @@ def _end(config: FleetConfig, outlet: _Outlet, thread: threading.Thread) -> None
             outlet.shipper.drain(config.stop_seconds)
     finally:
         outlet.shipper.close()
-        outlet.spool.close()
+        outlet.spools.close()

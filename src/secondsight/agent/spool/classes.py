@@ -1,0 +1,479 @@
+"""Keep spools of all priority classes under one bound, and shed the least important first.
+
+Under pressure (bytes, age, a full disk, or a file system below its floor) whole segments go, oldest first: of P2, then
+of P1, of P0 last, and never of a class for the sake of a less important one. Whatever will not be shipped is declared
+in the loss book before it is settled. A folder that cannot be opened costs what is appended meanwhile, counted, and is
+tried again. A spool of the earlier layout (`frames`, all classes in one) is drained where it stands, then removed.
+"""
+
+import logging
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from secondsight.agent.counts import Counts
+from secondsight.agent.spool.account import losses_of_frames, losses_of_tally, span_of
+from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
+from secondsight.agent.spool.ranges import Span
+from secondsight.agent.spool.records import NO_SPACE, Spool, SpoolRecord
+from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
+from secondsight.clock import Clock
+from secondsight.errors import Permanent, Retryable
+from secondsight.log.disk import Disk
+from secondsight.log.record import HEADER_BYTES, MAX_PAYLOAD_BYTES
+from secondsight.log.segments import SegmentConfig
+from secondsight.model import Priority
+
+logger = logging.getLogger(__name__)
+
+SEGMENTS_PER_SPOOL = 48
+MIN_SEGMENT_BYTES = 16 << 10
+MAX_SEGMENT_BYTES = 8 << 20
+MAX_SEGMENT_SECONDS = 3600.0
+RECORD_OVERHEAD_BYTES = HEADER_BYTES + 200
+REOPEN_SECONDS = 5.0
+EARLIER = "frames"
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolBounds:
+    """What spools may take.
+
+    Attributes:
+        max_bytes: Of all segments together.
+        max_age_seconds: Records appended longer ago are shed.
+        floor_bytes, floor_ratio: Free space, in bytes and as a share of the file system, that is left to others; the
+            lesser of the two counts.
+    """
+
+    max_bytes: int
+    max_age_seconds: float = 7 * 86_400.0
+    floor_bytes: int = 0
+    floor_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSpool:
+    """One spool with its class; an earlier one is only drained."""
+
+    priority: Priority
+    spool: Spool
+    is_earlier: bool = False
+
+
+class Spools:
+    """The records of one agent that are neither acknowledged nor declared lost. Safe to call from threads.
+
+    Counts `dropped:REASON` records, `shed_rows:class=C,kind=K,reason=R` and `shed_values:...`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bounds: SpoolBounds,
+        clock: Clock,
+        counts: Counts,
+        *,
+        collector_id: str = "",
+        disk: Disk | None = None,
+    ) -> None:
+        """Open the spools, making them when they are not there.
+
+        Args:
+            folder: Of everything that is spooled.
+            bounds: See there.
+            clock: Clock of the host.
+            counts: Told of every loss.
+            collector_id: Named for losses of which the collector cannot be read any more.
+            disk: File system.
+
+        Raises:
+            Permanent: Another process has them open.
+        """
+        self._folder = folder
+        self._bounds = bounds
+        self._clock = clock
+        self._counts = counts
+        self._collector_id = collector_id
+        self._disk = disk or Disk()
+        self._lock = threading.RLock()
+        self._reopen_at = 0.0
+        self._fault = ""
+        self._members: list[ClassSpool] = []
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._book = LossBook(folder / "losses", self._disk)
+        segment_bytes = min(max(bounds.max_bytes // SEGMENTS_PER_SPOOL, MIN_SEGMENT_BYTES), MAX_SEGMENT_BYTES)
+        segment_seconds = min(MAX_SEGMENT_SECONDS, bounds.max_age_seconds / SEGMENTS_PER_SPOOL)
+        self._segments = SegmentConfig(segment_bytes, max(segment_seconds, 1.0))
+        self._try_open()
+
+    @property
+    def members(self) -> tuple[ClassSpool, ...]:
+        """Return the spools, most important first, earlier ones before others; none while the folder is away."""
+        with self._lock:
+            self._try_open()
+            self._renew_deleted()
+            return tuple(self._members)
+
+    @property
+    def records(self) -> int:
+        """Return how many records are owed."""
+        with self._lock:
+            return sum(member.spool.records for member in self._members)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes the segments take on disk."""
+        with self._lock:
+            return sum(member.spool.size_bytes for member in self._members)
+
+    @property
+    def oldest_age_seconds(self) -> float:
+        """Return the age of the oldest record that is owed; 0 when there is none."""
+        with self._lock:
+            times = [self.oldest_ms(member) for member in self._members]
+            return max([0.0, *((self._clock.now_ms() - time) / 1000 for time in times if time is not None)])
+
+    @property
+    def spooled(self) -> Mapping[Priority, Tally]:
+        """Return what the spools ever took, by class."""
+        with self._lock:
+            return self._by_class("produced")
+
+    @property
+    def in_flight(self) -> Mapping[Priority, Tally]:
+        """Return what is owed, by class."""
+        with self._lock:
+            return self._by_class("owed")
+
+    def oldest_needed_ms(self) -> int:
+        """Return a time that no owed record was appended before."""
+        return self._clock.now_ms() - round(self.oldest_age_seconds * 1000)
+
+    def oldest_ms(self, member: ClassSpool) -> int | None:
+        """Return when the first owed record of a spool was appended; None when nothing is owed or it cannot be read."""
+        with self._lock:
+            try:
+                return member.spool.oldest_ms
+            except OSError:
+                return None
+
+    def appended_since(self, member: ClassSpool, time_ms: int) -> int:
+        """Return the first sequence of a spool that is known to be appended at `time_ms` or later."""
+        with self._lock:
+            return member.spool.appended_since(time_ms)
+
+    def append(self, pieces: Mapping[Priority, Sequence[bytes]]) -> None:
+        """Append frames durably, the most important class first; a class that is refused does not keep others out.
+
+        Raises:
+            Retryable: The disk or the folder refuses some; they are declared lost.
+            Permanent: Some are larger than everything may be; likewise.
+        """
+        with self._lock:
+            self._try_open()
+            self._renew_deleted()
+            failures: list[Retryable | Permanent] = []
+            for priority, frames in sorted(pieces.items()):
+                try:
+                    self._append(priority, frames)
+                except (Retryable, Permanent) as error:
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+
+    def read(self, member: ClassSpool, max_records: int, max_bytes: int, start: int = 0) -> list[SpoolRecord]:
+        """Return owed records in order from `start` on. What is found damaged on the way is declared and settled.
+
+        Raises:
+            Retryable: The disk fails.
+        """
+        with self._lock:
+            try:
+                while True:
+                    records = member.spool.read(max_records, max_bytes, start)
+                    if not member.spool.missing:
+                        return records
+                    self._lose_missing(member)
+                    if records:
+                        return records
+            except OSError as error:
+                raise Retryable(f"spool {member.spool.folder} cannot be read: {error}") from error
+
+    def settle(self, member: ClassSpool, first: int, end: int) -> None:
+        """Settle records [first, end) that a gateway has answered for; needs no space. Repeating it is fine.
+
+        Raises:
+            Retryable: The disk fails; after a crash the records may come again.
+        """
+        with self._lock:
+            try:
+                member.spool.settle(first, end)
+            except OSError as error:
+                raise Retryable(f"spool cursor of {member.spool.folder} cannot be written: {error}") from error
+            if member.is_earlier and not member.spool.records:
+                self._remove_earlier(member)
+
+    def lose(self, member: ClassSpool, record: SpoolRecord, reason: LossReason) -> None:
+        """Declare one record lost and settle it.
+
+        Raises:
+            Retryable: The disk fails; see `settle`.
+        """
+        with self._lock:
+            span = (record.sequence, record.sequence + 1)
+            losses = losses_of_frames(member.priority, reason, [record], member.spool.spool_id)
+            if not losses:
+                tally = member.spool.tally_of_span(*span)
+                losses = losses_of_tally(self._unread(member, reason), tally, span)
+            self._lose(member, span, losses)
+
+    def tend(self) -> None:
+        """Shed what is too old, and what the floor of the file system asks for; call it now and then.
+
+        Raises:
+            Retryable: The disk fails.
+        """
+        with self._lock:
+            try:
+                self._expire(self._clock.now_ms() - round(self._bounds.max_age_seconds * 1000))
+                while (reason := self._pressure(0)) is not None and self._shed(Priority.P0, reason):
+                    pass
+            except OSError as error:
+                raise Retryable(f"spool {self._folder} cannot be cut: {error}") from error
+
+    def to_report(self) -> tuple[int, tuple[Declared, ...]]:
+        """Return the id of the loss book and the declarations that wait to be reported."""
+        with self._lock:
+            return self._book.book_id, self._book.to_report()
+
+    def reported(self, numbers: Sequence[int]) -> None:
+        """Forget declarations that a gateway took."""
+        with self._lock:
+            self._book.reported(numbers)
+
+    def close(self) -> None:
+        """Close all files; may be called twice."""
+        with self._lock:
+            for member in self._members:
+                member.spool.close()
+            self._book.close()
+
+    def _by_class(self, what: str) -> dict[Priority, Tally]:
+        found: dict[Priority, Tally] = {}
+        for member in self._members:
+            found[member.priority] = plus(found.get(member.priority, NOTHING), getattr(member.spool, what))
+        return found
+
+    def _try_open(self) -> None:
+        """Open what is not open, at most every few seconds; what fails is said once.
+
+        Raises:
+            Permanent: Another process has them open.
+        """
+        now = self._clock.monotonic_seconds()
+        if self._members or now < self._reopen_at:
+            return
+        self._reopen_at = now + REOPEN_SECONDS
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._members = self._open_members()
+        except OSError as error:
+            if str(error) != self._fault:
+                logger.error("spool %s cannot be opened, samples are lost until it can: %s", self._folder, error)  # noqa: TRY400 # the folder's fault, not this program's
+            self._fault = str(error)
+        else:
+            if self._fault:
+                logger.info("spool %s is back", self._folder)
+            self._fault = ""
+            self._finish_declared()
+
+    def _open_members(self) -> list[ClassSpool]:
+        members: list[ClassSpool] = []
+        with ExitStack() as undo:
+            if (self._folder / EARLIER / "cursor").exists():
+                members.append(ClassSpool(Priority.P0, self._open_spool(self._folder / EARLIER), is_earlier=True))
+                undo.callback(members[-1].spool.close)
+            for priority in Priority:
+                members.append(ClassSpool(priority, self._open_spool(self._folder / f"p{priority.value}")))
+                undo.callback(members[-1].spool.close)
+            undo.pop_all()
+        return members
+
+    def _open_spool(self, folder: Path) -> Spool:
+        spool = Spool(folder, self._segments, self._clock, self._disk)
+        if spool.was_wiped:
+            logger.warning("segments of %s are gone: what they held cannot be counted", folder)
+        return spool
+
+    def _finish_declared(self) -> None:
+        """Settle what a crash left declared and unsettled."""
+        self._book.try_load()
+        for spool_id, first, end in list(self._book.covers):
+            for member in self._members:
+                if member.spool.spool_id == spool_id:
+                    member.spool.settle(first, end)
+            self._book.settled(spool_id, (first, end))
+
+    def _append(self, priority: Priority, frames: Sequence[bytes]) -> None:
+        size_bytes = sum(RECORD_OVERHEAD_BYTES + len(frame) for frame in frames)
+        if not self._members:
+            self._refuse(priority, frames, LossReason.UNWRITABLE)
+            raise Retryable(f"spool {self._folder} cannot be opened: {self._fault}")
+        if size_bytes > min(self._bounds.max_bytes, MAX_PAYLOAD_BYTES):
+            self._refuse(priority, frames, LossReason.SPOOL_FULL)
+            raise Permanent(f"{size_bytes} bytes do not fit a spool of {self._bounds.max_bytes}")
+        try:
+            self._append_or_shed(priority, frames, size_bytes)
+        except OSError as error:
+            reason = LossReason.DISK_FULL if error.errno in NO_SPACE else LossReason.UNWRITABLE
+            self._refuse(priority, frames, reason)
+            raise Retryable(f"spool {self._folder} cannot be written: {error}") from error
+
+    def _append_or_shed(self, priority: Priority, frames: Sequence[bytes], size_bytes: int) -> None:
+        while (reason := self._pressure(size_bytes)) is not None:
+            if not self._shed(priority, reason):
+                self._refuse(priority, frames, reason)
+                raise Retryable(f"spool {self._folder} has no room: {reason}")
+        while True:
+            try:
+                self._writable(priority).append_many(frames)
+            except OSError as error:
+                if error.errno in NO_SPACE and self._shed(priority, LossReason.DISK_FULL):
+                    continue
+                raise
+            return
+
+    def _writable(self, priority: Priority) -> Spool:
+        return next(one.spool for one in self._members if one.priority == priority and not one.is_earlier)
+
+    def _renew_deleted(self) -> None:
+        """Open everything anew when somebody deleted spools under this process; what they held is lost."""
+        deleted = [member for member in self._members if member.spool.is_deleted()]
+        if not deleted:
+            return
+        held = [
+            (member, member.spool.owed, (member.spool.first_owed, member.spool.next_sequence)) for member in deleted
+        ]
+        for member in self._members:
+            member.spool.close()
+        self._members, self._reopen_at = [], 0.0
+        self._try_open()
+        left = {member.spool.folder: member.spool.owed for member in self._members}
+        for member, owed, span in held:
+            logger.error("somebody deleted %s under the agent: what it held is lost", member.spool.folder)
+            lost = minus(owed, left.get(member.spool.folder, NOTHING))
+            unread = Loss(
+                LossReason.DAMAGED, member.priority, "", self._collector_id, 0, spool_id=member.spool.spool_id
+            )
+            self._declare([loss for loss in losses_of_tally(unread, lost, span) if loss.kind])
+
+    def _pressure(self, size_bytes: int) -> LossReason | None:
+        """Return why further bytes have no room, or None."""
+        if self.size_bytes + size_bytes > self._bounds.max_bytes:
+            return LossReason.SPOOL_FULL
+        free_bytes, total_bytes = self._disk.space(self._folder)
+        floor_bytes = min(self._bounds.floor_bytes, self._bounds.floor_ratio * total_bytes)
+        return LossReason.FLOOR if free_bytes - size_bytes < floor_bytes else None
+
+    def _shed(self, priority: Priority, reason: LossReason) -> bool:
+        """Give up the oldest segment of the least important class, for the sake of `priority`; False if none may go."""
+        victim = self._victim(priority, reason)
+        if victim is None:
+            return False
+        if victim.spool.drop_quarantined():
+            return True
+        self._shed_oldest(victim, reason)
+        return True
+
+    def _victim(self, priority: Priority, reason: LossReason) -> ClassSpool | None:
+        for candidate in sorted(Priority, reverse=True):
+            if candidate < priority:
+                return None
+            members = [one for one in self._members if one.priority == candidate and one.spool.segments]
+            kept = 1 if candidate == priority and reason is not LossReason.SPOOL_FULL else 0
+            if sum(one.spool.segments for one in members) > kept:
+                return members[0]
+        return None
+
+    def _shed_oldest(self, member: ClassSpool, reason: LossReason) -> None:
+        spool, span = member.spool, member.spool.oldest_segment()
+        losses = losses_of_frames(member.priority, reason, spool.walk(*span), spool.spool_id)
+        losses += self._unread_losses(member, reason, span, losses)
+        self._lose(member, span, losses)
+
+    def _unread_losses(self, member: ClassSpool, reason: LossReason, span: Span, read: Sequence[Loss]) -> list[Loss]:
+        """Return the losses of what is owed in a span and could not be read."""
+        spool = member.spool
+        owed, records = spool.owed_in(*span)
+        for loss in read:
+            owed = minus(owed, loss.tally)
+            records -= loss.records
+        first = max(span[0], spool.first_owed)
+        return losses_of_tally(self._unread(member, reason), owed, (first, first + records)) if records > 0 else []
+
+    def _lose_missing(self, member: ClassSpool) -> None:
+        spool = member.spool
+        spans, spool.missing = spool.missing, []
+        for span in spans:
+            tally = spool.tally_of_span(*span)
+            self._lose(member, span, losses_of_tally(self._unread(member, LossReason.DAMAGED, span), tally, span))
+
+    def _lose(self, member: ClassSpool, span: Span, losses: Sequence[Loss]) -> None:
+        """Declare, then settle.
+
+        Raises:
+            Retryable: The cursor cannot be written; the book remembers.
+        """
+        spool_id = member.spool.spool_id
+        self._declare(losses, [(spool_id, span)])
+        try:
+            member.spool.settle(*span)
+        except OSError as error:
+            raise Retryable(f"spool cursor of {member.spool.folder} cannot be written: {error}") from error
+        self._book.settled(spool_id, span)
+        if member.is_earlier and not member.spool.records:
+            self._remove_earlier(member)
+
+    def _refuse(self, priority: Priority, frames: Sequence[bytes], reason: LossReason) -> None:
+        records = [SpoolRecord(-1, 0, frame) for frame in frames]
+        losses = losses_of_frames(priority, reason, records, 0)
+        rest = len(frames) - sum(loss.records for loss in losses)
+        if rest:
+            losses.append(Loss(reason, priority, "", self._collector_id, rest))
+        self._declare(losses)
+
+    def _declare(self, losses: Sequence[Loss], covers: Sequence[tuple[int, Span]] = ()) -> None:
+        for loss in losses:
+            self._counts.add(f"dropped:{loss.reason}", loss.records)
+            label = f"class={loss.priority.value},kind={loss.kind},reason={loss.reason}"
+            self._counts.add(f"shed_rows:{label}", loss.rows)
+            self._counts.add(f"shed_values:{label}", loss.values)
+        self._book.declare(losses, covers)
+
+    def _unread(self, member: ClassSpool, reason: LossReason, span: Span | None = None) -> Loss:
+        first_ms, last_ms = span_of(member.spool.heads_around(*span)) if span else (0, 0)
+        return Loss(
+            reason,
+            member.priority,
+            "",
+            self._collector_id,
+            0,
+            first_ms=first_ms,
+            last_ms=last_ms,
+            spool_id=member.spool.spool_id,
+        )
+
+    def _expire(self, before_ms: int) -> None:
+        for member in self._members:
+            while member.spool.records and member.spool.newest_ms_of_oldest_segment() < before_ms:
+                self._shed_oldest(member, LossReason.RETENTION)
+
+    def _remove_earlier(self, member: ClassSpool) -> None:
+        member.spool.close()
+        self._members.remove(member)
+        shutil.rmtree(member.spool.folder, ignore_errors=True)

@@ -1,0 +1,402 @@
+"""Keep the records of one class on disk until they are settled: acknowledged, or declared lost.
+
+A folder of segment files and one preallocated cursor, so settling needs no space and frees some. Records may be settled
+out of order: the cursor holds the first that is owed and the ranges beyond it that are not. The spool's id is random
+and made with the folder; sequences continue after a restart, and where they cannot the id is a new one, so
+(spool id, sequence) never names two payloads. What is missing or damaged is found by reading and named in `missing`.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from secondsight.agent.spool.ranges import Ranges, Span, owed_spans, with_span
+from secondsight.agent.spool.tally import (
+    NOTHING,
+    NUMBERS,
+    Tally,
+    head_of,
+    minus,
+    pack_tally,
+    plus,
+    split_tally,
+    tally_from,
+    tally_numbers,
+    tally_of,
+)
+from secondsight.clock import Clock
+from secondsight.errors import Permanent
+from secondsight.log.disk import Disk
+from secondsight.log.segments import (
+    QUARANTINE_SUFFIX,
+    Committed,
+    SegmentConfig,
+    SegmentReader,
+    SegmentWriter,
+    segment_bases,
+    segment_path,
+)
+from secondsight.log.slots import SlotFile
+from secondsight.wire.header import HeadView
+
+REMEMBERED_APPENDS = 256
+RANGES_MAXIMUM = 200
+"""Ranges that the cursor has room for; more are remembered until a restart, and what is in them may come again."""
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolRecord:
+    """One frame as appended.
+
+    Attributes:
+        before: Tally of all that was spooled before it; None in spools of an earlier layout.
+    """
+
+    sequence: int
+    append_time_ms: int
+    payload: bytes
+    before: Tally | None = None
+
+
+class Spool:
+    """The records of one class. Not safe to call from several threads. Calls block on the disk and raise OSError."""
+
+    def __init__(self, folder: Path, config: SegmentConfig, clock: Clock, disk: Disk) -> None:
+        """Open a spool, making it when it is not there.
+
+        Raises:
+            Permanent: Another process has it open.
+            OSError: The file system refuses.
+        """
+        self.folder = folder
+        self.missing: list[Span] = []
+        self._clock = clock
+        self._disk = disk
+        self._appends: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_APPENDS)
+        self._oldest: tuple[int, int] | None = None
+        self._spool_id = self._acked = 0
+        self._ahead: Ranges = ()
+        self._acked_tally = self._end = self._owed = NOTHING
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _take_lock(folder / "lock")
+        with ExitStack() as undo:
+            undo.callback(os.close, self._lock)
+            self._cursor = SlotFile(folder / "cursor", disk)
+            undo.callback(self._cursor.close)
+            occupied = self._read_cursor()
+            self.was_wiped = occupied and not segment_bases(folder)
+            self._writer = SegmentWriter(folder, config, disk, Committed(-1, 0, self._last_settled()))
+            undo.callback(self._writer.close)
+            self._start()
+            undo.pop_all()
+
+    @property
+    def spool_id(self) -> int:
+        """Return the random 64-bit id of this spool."""
+        return self._spool_id
+
+    @property
+    def next_sequence(self) -> int:
+        """Return the sequence that the next record gets."""
+        return self._writer.committed.next_offset
+
+    @property
+    def first_owed(self) -> int:
+        """Return the sequence before which everything is settled."""
+        return self._acked
+
+    @property
+    def records(self) -> int:
+        """Return how many records are owed."""
+        return self.next_sequence - self._acked - sum(end - first for first, end in self._ahead)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes the segments take on disk."""
+        active = self._writer.committed
+        return sum(active.size_bytes if base == active.base else size for base, size in self._sizes.items())
+
+    @property
+    def segments(self) -> int:
+        """Return how many segments there are."""
+        return len(self._sizes)
+
+    @property
+    def produced(self) -> Tally:
+        """Return the tally of everything that this folder ever took."""
+        return self._end
+
+    @property
+    def owed(self) -> Tally:
+        """Return the tally of what is owed."""
+        return self._owed
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Return when the first owed record was appended, or the next sound one; None when nothing is owed."""
+        if not self.records:
+            return None
+        if self._oldest is None or self._oldest[0] != self._acked:
+            records = self._read_with(self._peeker, self._acked, 1, 1)
+            self._oldest = (self._acked, records[0].append_time_ms if records else self._clock.now_ms())
+        return self._oldest[1]
+
+    def is_deleted(self) -> bool:
+        """Tell whether somebody deleted the files under this spool."""
+        return self._cursor.is_deleted() or self._writer.is_deleted()
+
+    def appended_since(self, time_ms: int) -> int:
+        """Return the first sequence that is known to be appended at `time_ms` or later."""
+        return next((sequence for sequence, at_ms in self._appends if at_ms >= time_ms), self.next_sequence)
+
+    def append_many(self, payloads: Sequence[bytes]) -> range:
+        """Append payloads with one sync and return their sequences; when it raises, none is there."""
+        end, packed = self._end, []
+        for payload in payloads:
+            packed.append(pack_tally(end) + payload)
+            end = plus(end, tally_of(payload))
+        if not self._sizes:
+            self._write_cursor(is_occupied=True)
+        now_ms = self._clock.now_ms()
+        try:
+            self._writer.stage(packed, now_ms)
+            self._writer.commit()
+        except OSError:
+            self._writer.abandon()
+            self._refresh()
+            raise
+        if self._writer.committed.base not in self._sizes:
+            self._refresh()
+        first = self.next_sequence - len(packed)
+        self._appends.append((first, now_ms))
+        self._owed, self._end = plus(self._owed, minus(end, self._end)), end
+        return range(first, self.next_sequence)
+
+    def read(self, max_records: int, max_bytes: int, start: int = 0) -> list[SpoolRecord]:
+        """Return owed records in order from `start` on; what is found missing among them is added to `missing`."""
+        taken: list[SpoolRecord] = []
+        for first, end in owed_spans(max(self._acked, start), self.next_sequence, self._ahead):
+            room = max_bytes - sum(len(record.payload) for record in taken)
+            if len(taken) >= max_records or room <= 0:
+                break
+            found = self._read_with(self._reader, first, max_records - len(taken), room)
+            reached = min(self._reader.next_offset, end)
+            taken += [record for record in found if record.sequence < end]
+            self._note_missing(first, [record.sequence for record in found if record.sequence < end], reached)
+            if reached < end:
+                break
+        return taken
+
+    def walk(self, first: int, end: int) -> Iterator[SpoolRecord]:
+        """Give the readable records of a range that are owed."""
+        for start, stop in owed_spans(max(first, self._acked), min(end, self.next_sequence), self._ahead):
+            yield from self._walk_all(start, stop)
+
+    def settle(self, first: int, end: int) -> None:
+        """Settle the records [first, end); repeating it is fine. The files follow even when the cursor cannot.
+
+        Raises:
+            OSError: The cursor was not written; after a crash the records come again.
+        """
+        end = min(end, self.next_sequence)
+        if end <= max(first, self._acked):
+            return
+        for span in owed_spans(max(first, self._acked), end, self._ahead):
+            self._owed = minus(self._owed, self.tally_of_span(*span))
+        acked, ahead = with_span(self._acked, self._ahead, (first, end))
+        self._acked_tally = self._tally_at(acked)
+        self._acked, self._ahead = acked, ahead
+        if self.next_sequence == acked:
+            self._acked_tally, self._owed = self._end, NOTHING
+        self._write_and_cut()
+
+    def oldest_segment(self) -> Span:
+        """Return the sequences of the oldest segment, [first, end)."""
+        bases = sorted(self._sizes)
+        return bases[0], (bases[1:] or [self.next_sequence])[0]
+
+    def newest_ms_of_oldest_segment(self) -> int:
+        """Return a time that no record of the oldest segment was appended after; now when it is not known."""
+        _, end = self.oldest_segment()
+        records = self._read_with(self._peeker, min(end, self.next_sequence - 1), 1, 1)
+        return records[0].append_time_ms if records else self._clock.now_ms()
+
+    def tally_of_span(self, first: int, end: int) -> Tally:
+        """Return what the records [first, end) hold, as far as it can be known, damaged ones included."""
+        before, after = self._before(first), self._before(end)
+        if before is not None and after is not None:
+            return minus(after, before)
+        found = NOTHING
+        for record in self._walk_all(first, end):
+            found = plus(found, tally_of(record.payload))
+        return found
+
+    def owed_in(self, first: int, end: int) -> tuple[Tally, int]:
+        """Return tally and number of the records of a range that are owed."""
+        spans = list(owed_spans(max(first, self._acked), min(end, self.next_sequence), self._ahead))
+        tally = NOTHING
+        for span in spans:
+            tally = plus(tally, self.tally_of_span(*span))
+        return tally, sum(stop - start for start, stop in spans)
+
+    def heads_around(self, first: int, end: int) -> list[HeadView]:
+        """Return the heads of the records just before and after a range, as far as they can be read."""
+        records = [self._peek(first - 1), self._peek(end)]
+        heads = [head_of(record.payload) for record in records if record is not None]
+        return [head for head in heads if head is not None]
+
+    def drop_quarantined(self) -> bool:
+        """Delete what was set aside as unreadable; tell whether there was anything."""
+        paths = list(self.folder.glob(f"*{QUARANTINE_SUFFIX}"))
+        for path in paths:
+            self._disk.unlink(path)
+        return bool(paths)
+
+    def close(self) -> None:
+        """Close all files; may be called twice."""
+        self._reader.close()
+        self._peeker.close()
+        self._writer.close()
+        self._cursor.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _read_cursor(self) -> bool:
+        """Take id, cursor and settled ranges from the cursor file; tell whether there should be segments."""
+        numbers = self._cursor.numbers
+        known = len(numbers) >= 3
+        self._spool_id, self._acked, occupied = numbers[:3] if known else (0, 0, 0)
+        self._acked_tally = tally_from(numbers[3 : 3 + NUMBERS]) if len(numbers) >= 3 + NUMBERS else NOTHING
+        pairs = numbers[3 + NUMBERS :]
+        self._ahead = tuple(zip(pairs[::2], pairs[1::2], strict=True))
+        return bool(occupied)
+
+    def _start(self) -> None:
+        if self.was_wiped or self._writer.recovery.quarantined or not self._spool_id:
+            self._spool_id = secrets.randbits(64) or 1
+        self._reader = SegmentReader(self.folder, lambda: self._writer.committed, self._acked)
+        self._peeker = SegmentReader(self.folder, lambda: self._writer.committed, self._acked)
+        self._refresh()
+        self._owed = NOTHING
+        self._end = self._recovered_end()
+        for span in owed_spans(self._acked, self.next_sequence, self._ahead):
+            self._owed = plus(self._owed, self.tally_of_span(*span))
+        self._write_and_cut()
+
+    def _last_settled(self) -> int:
+        return max([self._acked, *(end for _, end in self._ahead)])
+
+    def _recovered_end(self) -> Tally:
+        """Return the tally after the last record: that of the last sound one, and what it and its followers hold."""
+        end = self._acked_tally
+        start = max(self._acked, max(self._sizes, default=0))
+        records = list(self._walk_all(start, self.next_sequence))
+        if records and records[0].before is None:
+            records = list(self._walk_all(self._acked, self.next_sequence))
+        for record in records:
+            end = plus(end if record.before is None else record.before, tally_of(record.payload))
+        return end
+
+    def _tally_at(self, sequence: int) -> Tally:
+        """Return the tally before a sequence that is not before the cursor."""
+        known = self._before(sequence)
+        return plus(self._acked_tally, self.tally_of_span(self._acked, sequence)) if known is None else known
+
+    def _before(self, sequence: int) -> Tally | None:
+        """Return the tally before a sequence, or None where no record tells it."""
+        if sequence == self.next_sequence:
+            return self._end
+        if sequence == self._acked:
+            return self._acked_tally
+        found = self._peek(sequence)
+        if found is not None and found.before is not None:
+            return found.before
+        previous = self._peek(sequence - 1)
+        if previous is None or previous.before is None:
+            return None
+        return plus(previous.before, tally_of(previous.payload))
+
+    def _peek(self, sequence: int) -> SpoolRecord | None:
+        found = self._read_with(self._peeker, sequence, 1, 1)
+        return found[0] if found and found[0].sequence == sequence else None
+
+    def _walk_all(self, first: int, end: int) -> Iterator[SpoolRecord]:
+        while first < end:
+            found = self._read_with(self._peeker, first, 1 << 30, _READ_BYTES)
+            yield from (record for record in found if record.sequence < end)
+            if not found:
+                return
+            first = found[-1].sequence + 1
+
+    def _read_with(self, reader: SegmentReader, first: int, records: int, max_bytes: int) -> list[SpoolRecord]:
+        if reader.next_offset != first:
+            reader.seek(first)
+        return [
+            SpoolRecord(record.offset, record.append_time_ms, frame, before)
+            for record in reader.read(max_bytes, records)
+            for before, frame in (split_tally(record.value),)
+        ]
+
+    def _note_missing(self, first: int, found: Sequence[int], reached: int) -> None:
+        expected = first
+        for sequence in (*found, reached):
+            if sequence > expected:
+                self.missing.append((expected, sequence))
+            expected = sequence + 1
+
+    def _write_and_cut(self) -> None:
+        """Write the cursor, then delete the segments before it; where there is no space, the other way round."""
+        try:
+            self._write_cursor(is_occupied=self._acked < self.next_sequence)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self._cut()
+            self._write_cursor(is_occupied=self._acked < self.next_sequence)
+        self._cut()
+
+    def _cut(self) -> None:
+        if self._acked >= self.next_sequence and self._sizes:
+            self._writer.release(self._acked)
+        bases = sorted(self._sizes)
+        for base, end in zip(bases, [*bases, self.next_sequence][1:], strict=True):
+            if end <= self._acked:
+                self._reader.close()  # an open file keeps its blocks after it is unlinked
+                self._peeker.close()
+                self._disk.unlink(segment_path(self.folder, base))
+                self._refresh()
+
+    def _write_cursor(self, *, is_occupied: bool) -> None:
+        ranges = [number for span in self._ahead[:RANGES_MAXIMUM] for number in span]
+        self._cursor.write((self._spool_id, self._acked, is_occupied, *tally_numbers(self._acked_tally), *ranges))
+
+    def _refresh(self) -> None:
+        self._sizes = {base: _size_of(segment_path(self.folder, base)) for base in segment_bases(self.folder)}
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _take_lock(path: Path) -> int:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise Permanent(f"another process has the spool {path.parent} open") from error
+    return fd
