@@ -129,7 +129,60 @@ PLANS = Table(
     Column("version", BigInteger, nullable=False),
     Column("learnt", Boolean, nullable=False, server_default=false()),
     Column("unlogged", Boolean, nullable=False, server_default=false()),
+    Column("without", Text, nullable=False, server_default=""),
     UniqueConstraint("tenant_id", "cluster_id", "collector_id", "kind", "version", name="plans_version"),
+)
+
+SAMPLING_RULES = Table(
+    "sampling_rules",
+    METADATA,
+    Column("rule_id", _Id, primary_key=True),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False, server_default=""),
+    Column("host_id", String(NAME_LENGTH_MAXIMUM), nullable=False, server_default=""),
+    Column("gpu_id", String(NAME_LENGTH_MAXIMUM), nullable=False, server_default=""),
+    Column("job_id", String(NAME_LENGTH_MAXIMUM), nullable=False, server_default=""),
+    Column("kind", String(40), nullable=False, server_default=""),
+    Column("interval_ms", BigInteger, nullable=False),
+    Column("metrics", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("removed_ms", BigInteger),
+)
+
+METRIC_STAGES = Table(
+    "metric_stages",
+    METADATA,
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("metric", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("stage", String(20), nullable=False),
+    Column("share_ppm", BigInteger, nullable=False, server_default="0"),
+    Column("hosts", Text, nullable=False, server_default="[]"),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+DEBUG_SESSIONS = Table(
+    "debug_sessions",
+    METADATA,
+    Column("session_id", String(32), primary_key=True),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("target_kind", String(20), nullable=False),
+    Column("target", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("hosts", Text, nullable=False),
+    Column("back_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("stopped_ms", BigInteger),
+    Column("values_per_second", BigInteger, nullable=False),
+    Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Index("debug_sessions_by_end", "tenant_id", "until_ms"),
+)
+
+DEBUG_BUDGETS = Table(
+    "debug_budgets",
+    METADATA,
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("values_per_second", BigInteger, nullable=False),
 )
 
 AUDIT = Table(

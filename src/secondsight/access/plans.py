@@ -32,6 +32,7 @@ class PlanInterval:
         from_ms, to_ms: Half open, epoch ms; to_ms is None while in force.
         version: Counts the intervals of a collector and kind from 1.
         learnt: Taken from what the collector sends; such an interval never follows one that was handed out.
+        without: Metrics that were not to be collected, sorted and joined by commas.
     """
 
     tenant_id: str
@@ -44,6 +45,7 @@ class PlanInterval:
     to_ms: int | None = None
     version: int = 1
     learnt: bool = False
+    without: str = ""
 
     @property
     def key(self) -> Key:
@@ -151,7 +153,7 @@ def _continuation(last: PlanInterval | None, wanted: PlanInterval) -> tuple[Plan
 
 
 def _same(last: PlanInterval, wanted: PlanInterval) -> bool:
-    return (last.interval_ms, last.learnt) == (wanted.interval_ms, wanted.learnt)
+    return (last.interval_ms, last.learnt, last.without) == (wanted.interval_ms, wanted.learnt, wanted.without)
 
 
 def _yields(wanted: PlanInterval, last: PlanInterval) -> bool:

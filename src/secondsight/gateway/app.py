@@ -26,7 +26,8 @@ from secondsight.gateway.frames import Verdict, answer_body, require_host
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
-from secondsight.gateway.plan import InForce, Plans, Wish, agent_id
+from secondsight.gateway.plan import Asker, InForce, Plans, Wish, agent_id
+from secondsight.gateway.policy import Policies, Tables
 from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.refusals import Refusals
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
@@ -36,6 +37,7 @@ from secondsight.wire.schema import is_text
 
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
+PLAN_HEADER = b"x-secondsight-plan"
 DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old", "bad_schema": "schema"}
 
 _log = logging.getLogger(__name__)
@@ -70,12 +72,15 @@ class Gateway:
             stores.backlog_bytes, config.backlog_bytes, config.in_flight_bytes, config.retry_after_seconds, clock
         )
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
-        self._plans = Plans(stores.metadata, stores.ingest, clock, config.interval_ms)
+        self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
+        self._policies_read: asyncio.Task[None] | None = None
+        self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
         self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _blob_bytes, APPEND_BYTES)
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
+        self._policy_reads = Gatherer[None, Tables]("policies", self._policies.read, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
         self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
@@ -89,8 +94,10 @@ class Gateway:
 
     async def close(self) -> None:
         """Finish what was taken in and close the stores; may be called twice."""
-        for gatherer in (self._finds, self._definitions, self._wishes, self._records):
+        for gatherer in (self._finds, self._definitions, self._wishes, self._records, self._policy_reads):
             await gatherer.close()
+        if self._policies_read is not None:
+            await self._policies_read
         await self._refusals.close()
         self._stores.ingest.close()
         self._stores.definitions.close()
@@ -173,7 +180,26 @@ class Gateway:
             verdict = await self._intake.take(identity, content)
         self._count(verdict, len(content))
         answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
-        return Answer(200, answer, headers=((b"x-secondsight-plan", self._plans.etag.encode()),))
+        return Answer(200, answer, headers=self._plan_header(identity, verdict))
+
+    def _plan_header(self, identity: Identity, verdict: Verdict) -> tuple[_Pair, ...]:
+        """Tell an agent which plan it is to have; of a relay's many agents the first."""
+        if self._policies.is_stale and self._policies_read is None:
+            self._policies_read = asyncio.create_task(self._read_policies_later())
+        if not verdict.accepted:
+            return ()
+        return ((PLAN_HEADER, self._plans.etag(identity, verdict.accepted[0].host_id).encode()),)
+
+    async def _read_policies_later(self) -> None:
+        try:
+            await self._read_policies()
+        except Retryable as error:
+            _log.warning("plans stay as they are known: %s", error)
+        finally:
+            self._policies_read = None
+
+    async def _read_policies(self) -> None:
+        self._policies.take(await self._policy_reads.submit((None,)))
 
     async def _get_plan(self, request: Request) -> Answer:
         identity = await self._collector(request)
@@ -185,11 +211,13 @@ class Gateway:
         if not is_text(host_id, MAX_ID_LENGTH):
             raise Rejected("bad_host", f"a host is a text of at most {MAX_ID_LENGTH} characters")
         require_host(identity, collector_id, host_id)
-        wishes = self._plans.handed_out(identity, collector_id, host_id)
+        asker = Asker(identity, collector_id, host_id, _interval_ms(request))
+        await self._read_policies()
+        wishes = self._plans.handed_out(asker)
         if wishes:
             self._plans.settle(wishes, await self._wishes.submit(wishes))
-        plan = self._plans.plan(collector_id)
-        headers = ((b"etag", plan.etag.encode()), (b"x-secondsight-plan", plan.etag.encode()))
+        plan = self._plans.plan(asker)
+        headers = ((b"etag", plan.etag.encode()), (PLAN_HEADER, plan.etag.encode()))
         if request.headers.get(b"if-none-match", b"").removeprefix(b"W/") == plan.etag.encode():
             return Answer(304, headers=headers)
         return Answer(200, plan.body, headers=headers)
@@ -250,6 +278,12 @@ async def _wrong_method(allowed: str, request: Request) -> Answer:
 
 async def _not_found(request: Request) -> Answer:
     raise Rejected("not_found", f"there is no {request.path}", "see the ingest interface in the documentation")
+
+
+def _interval_ms(request: Request) -> int:
+    """Return the cadence that an agent says it is set to, 0 where it says none."""
+    told = parse_qs(request.query.decode("latin-1")).get("interval", [""])[0]
+    return int(told) if told.isascii() and told.isdecimal() and len(told) < 10 else 0
 
 
 def _check_metadata(metadata: Engine) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.errors import Rejected
+from secondsight.log.kafka.config import KafkaConfig
 
 MIB = 1 << 20
 
@@ -16,6 +17,7 @@ class GatewayConfig:
         data: Folder of the embedded log and, by default, of the metadata.
         listen: `HOST:PORT`, or `fd:N` for a listening socket that the parent hands down.
         metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
+        kafka: Brokers that hold the log, instead of files in `data`.
         partitions: Partitions of the topic `ingest` when the log is first made.
         head_timeout_seconds: How long a connection may take to say what it asks for; then it is closed.
         in_flight_bytes: Bodies that may be in memory at once over all requests; more are answered 429.
@@ -30,6 +32,7 @@ class GatewayConfig:
     data: Path
     listen: str = "127.0.0.1:8471"
     metadata: str = ""
+    kafka: KafkaConfig | None = None
     partitions: int = 4
     body_bytes: int = 16 * MIB
     in_flight_bytes: int = 256 * MIB

@@ -4,19 +4,20 @@ The record is made when a plan is first handed out or changed; a collector that 
 frames. Each interval is written to the metadata store and announced in the log, so coverage can count against it.
 """
 
-import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
 from sqlalchemy import Engine
 
 from secondsight.access.identity import Identity
 from secondsight.access.plans import Key, PlanInterval, continue_plans, mark_logged, newest_plans
+from secondsight.access.sampling import COARSE_MS, FULL_MS
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
-from secondsight.model import EntityKind
+from secondsight.gateway.policy import Home, Policies, Told, Wanted
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
 from secondsight.wire.header import HeadView
 
@@ -31,12 +32,32 @@ class Plan:
     """What a collector is told.
 
     Attributes:
-        body: JSON: collectorId, kinds -> {intervalMs, metrics: "all" or a list}, untilMs (null: until changed).
-        etag: Quoted entity tag of the body.
+        body: JSON: collectorId, kinds -> {intervalMs, metrics: "all" or a list}, untilMs (null: until changed); `after`
+            has the kinds after `untilMs`. `sessions` and `jobs` name what is to be shipped every second besides.
+        etag: Quoted entity tag of what operators want; the body may say it differently to differently set agents.
     """
 
     body: bytes
     etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks for a plan.
+
+    Attributes:
+        interval_ms: Cadence that the agent is set to, 0 where it does not say.
+    """
+
+    identity: Identity
+    collector_id: str
+    host_id: str
+    interval_ms: int = 0
+
+    @property
+    def home(self) -> Home:
+        """Return tenant, cluster and host."""
+        return self.identity.tenant_id, self.identity.cluster_id, self.host_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,29 +104,66 @@ class Plans:
     """Plans of all collectors. `announce` is for a thread, everything else for the event loop.
 
     Args:
-        interval_ms: Cadence of the default plan.
+        interval_ms: Cadence where nobody asked for one, and the agent does not say what it is set to.
     """
 
-    def __init__(self, metadata: Engine, ingest: LogWriter, clock: Clock, interval_ms: int) -> None:
+    def __init__(self, metadata: Engine, ingest: LogWriter, clock: Clock, policies: Policies, interval_ms: int) -> None:
         self._metadata = metadata
         self._ingest = ingest
         self._clock = clock
+        self._policies = policies
         self._interval_ms = interval_ms
-        self._kinds = {kind.value: {"intervalMs": interval_ms, "metrics": "all"} for kind in EntityKind}
         self._in_force: OrderedDict[Key, _Known] = OrderedDict()
-        self.etag = f'"{hashlib.blake2b(orjson.dumps(self._kinds), digest_size=8).hexdigest()}"'
 
-    def plan(self, collector_id: str) -> Plan:
+    def etag(self, identity: Identity, host_id: str) -> str:
+        """Return the tag of the plan of a host's agent."""
+        return self._policies.told((identity.tenant_id, identity.cluster_id, host_id)).etag
+
+    def plan(self, asker: Asker) -> Plan:
         """Return the plan of a collector's agent; the part of an id after its first slash names one of its sources."""
-        body = {"collectorId": agent_id(collector_id), "kinds": self._kinds, "untilMs": None}
-        return Plan(orjson.dumps(body), self.etag)
+        told = self._policies.told(asker.home)
+        usual = {kind.value: self._kind(one, asker) for kind, one in told.kinds.items()}
+        body: dict[str, Any] = {"collectorId": agent_id(asker.collector_id), "kinds": usual, "untilMs": None}
+        ends = {kind: until_ms for kind, until_ms in told.whole_until_ms.items() if until_ms}
+        if ends:
+            now = {kind.value: {**usual[kind.value], "intervalMs": FULL_MS} for kind in ends}
+            body |= {"kinds": usual | now, "untilMs": min(ends.values()), "after": usual}
+        if told.sessions or told.jobs:
+            body |= {"sessions": told.sessions, "jobs": told.jobs}
+        return Plan(orjson.dumps(body), told.etag)
 
-    def handed_out(self, identity: Identity, collector_id: str, host_id: str) -> list[Wish]:
+    def handed_out(self, asker: Asker) -> list[Wish]:
         """Return the wishes that handing out the plan makes and that are not settled yet."""
-        home = (identity.tenant_id, identity.cluster_id, collector_id, host_id)
-        now_ms = self._clock.now_ms()
-        wishes = [Wish(PlanInterval(*home, kind, self._interval_ms, now_ms), identity.region) for kind in EntityKind]
+        told = self._policies.told(asker.home)
+        identity, host_id = asker.identity, asker.host_id
+        home = (identity.tenant_id, identity.cluster_id, asker.collector_id, host_id)
+        wishes = []
+        for kind, wanted in told.kinds.items():
+            usual_ms = self._kind(wanted, asker)["intervalMs"]
+            interval_ms = min(usual_ms, FULL_MS) if told.whole_until_ms[kind] else usual_ms
+            interval = PlanInterval(*home, kind, interval_ms, self._clock.now_ms(), without=",".join(wanted.without))
+            wishes.append(Wish(self._begun(interval, told), identity.region))
         return [wish for wish in wishes if self._is_news(wish)]
+
+    def _kind(self, wanted: Wanted, asker: Asker) -> dict[str, Any]:
+        usual_ms = wanted.interval_ms or asker.interval_ms or self._interval_ms
+        return {"intervalMs": usual_ms, "metrics": "all" if wanted.only is None else wanted.only}
+
+    def _begun(self, interval: PlanInterval, told: Told) -> PlanInterval:
+        """Return an interval that begins where an agent begins with it: with a window of 30 s, where one of the two is.
+
+        Seconds are shipped from the start of the window in which they are first asked for, and to the end of the one in
+        which they no longer are. A session that has ended did so by itself, when it was to end.
+        """
+        known = self._in_force.get(interval.key)
+        if interval.interval_ms >= COARSE_MS:
+            since_ms = (
+                told.ended_ms if known is not None and told.ended_ms > known.interval.from_ms else interval.from_ms
+            )
+            return replace(interval, from_ms=-(-since_ms // COARSE_MS) * COARSE_MS)
+        if known is not None and known.interval.interval_ms >= COARSE_MS:
+            return replace(interval, from_ms=interval.from_ms // COARSE_MS * COARSE_MS)
+        return interval
 
     def learnt(self, identity: Identity, heads: Iterable[HeadView]) -> list[Wish]:
         """Return a wish for each collector and kind that no plan is known of, or whose learnt cadence was left."""
@@ -147,10 +205,11 @@ class Plans:
         return {interval.key: interval for interval in newest_plans(self._metadata, wanted)}
 
     def _is_news(self, wish: Wish) -> bool:
-        known = self._in_force.get(wish.interval.key)
+        known, wanted = self._in_force.get(wish.interval.key), wish.interval
         if known is None:
             return True
-        return known.interval.learnt or known.interval.interval_ms != wish.interval.interval_ms
+        told = (known.interval.interval_ms, known.interval.without)
+        return known.interval.learnt or told != (wanted.interval_ms, wanted.without)
 
 
 def _settled(wish: Wish, interval: PlanInterval) -> _Known:
@@ -201,6 +260,7 @@ def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, by
             "to_ms": interval.to_ms,
             "version": interval.version,
         }
+        | ({"without": interval.without} if interval.without else {})
     )
     envelope = Envelope(RecordType.PLAN, interval.tenant_id, region, interval.cluster_id, now_ms, body)
     return partition_key(interval.tenant_id, interval.cluster_id, interval.host_id), encode_envelope(envelope)

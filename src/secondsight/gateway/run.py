@@ -4,7 +4,7 @@ import gc
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,14 +13,16 @@ import uvicorn
 from secondsight.access.metadata import open_metadata
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
+from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.connection import Connection
 from secondsight.gateway.tls import Certificate
 from secondsight.log.embedded import EmbeddedLogWriter
+from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.retention import backlog_bytes
-from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP
+from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
 
 LISTEN_BACKLOG = 1024
 COLLECT_ALLOCATIONS = 20_000
@@ -47,17 +49,31 @@ def serve_gateway(config: GatewayConfig, clock: Clock) -> None:
 
 
 def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
-    """Open the metadata store and the embedded log of a data folder.
+    """Open the metadata store and the log: that of a data folder, or topics of Kafka.
 
     Raises:
-        Retryable: The file system or the database refuses.
-        Permanent: Another gateway writes to this log.
+        Retryable: The file system, the database or the brokers refuse.
+        Permanent: Another gateway writes to this log, or a topic is of other settings.
     """
+    metadata = open_metadata(config.metadata_address)
+    if config.kafka is not None:
+        return Stores(metadata, *_kafka_log(config.kafka, config.partitions, clock))
     root = config.data / "log"
     ingest = EmbeddedLogWriter(root, INGEST_TOPIC, config.partitions, clock)
     definitions = EmbeddedLogWriter(root, DEFINITIONS_TOPIC, 1, clock)
-    metadata = open_metadata(config.metadata_address)
     return Stores(metadata, ingest, definitions, lambda: _measure_backlog(root))
+
+
+def _kafka_log(kafka: KafkaConfig, partitions: int, clock: Clock) -> tuple[LogWriter, LogWriter, Callable[[], int]]:
+    """Return the writers of both topics, and what measures the backlog in bytes."""
+    from secondsight.log.kafka.admin import Backlog, open_topics  # only where the extra is installed
+    from secondsight.log.kafka.writer import KafkaWriter
+
+    topics = ingest_topic(partitions), definitions_topic()
+    open_topics(kafka, topics)
+    ingest, definitions = (KafkaWriter(kafka, topic) for topic in topics)
+    backlog = Backlog(kafka, topics[0], PROCESSOR_GROUP, clock)
+    return ingest, definitions, lambda: round(backlog.records() * ingest.mean_bytes)
 
 
 def make_server(gateway: Gateway, config: GatewayConfig) -> "Server":

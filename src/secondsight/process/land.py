@@ -210,6 +210,7 @@ def plan_row(envelope: Envelope) -> Row:
             "from_time": int(plan["from_ms"]),
             "to_time": None if plan.get("to_ms") is None else int(plan["to_ms"]),
             "version": int(plan["version"]),
+            "without": str(plan.get("without", "")),
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Rejected("bad_plan", f"a plan record cannot be read: {error}") from error

@@ -126,8 +126,8 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
     """Return the statement for stretches in which an entity was to report at one cadence.
 
     Columns: tenant_id, region, cluster_id, rack, host_id, entity, part, gpu_model, gpu_index, collector_id, cadence_ms,
-    start_ms, end_ms (`OPEN_END_MS` while open), last_seen_ms. With owners, or a scope that has some, only
-    allocated time counts.
+    start_ms, end_ms (`OPEN_END_MS` while open), last_seen_ms, without (metrics that were not to be collected, by
+    commas). With owners, or a scope that has some, only allocated time counts.
     """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
@@ -140,7 +140,7 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
         [of_kind],
         final=True,
     )
-    columns = ["interval_ms AS plan_ms", *_stretch("from_time", "to_time", "plan_")]
+    columns = ["interval_ms AS plan_ms", "without", *_stretch("from_time", "to_time", "plan_")]
     plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
     source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(_PLAN_KEY)})"
     starts, ends = ["from_ms", "plan_from_ms"], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
@@ -162,6 +162,7 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
         f"greatest({', '.join(starts)}) AS start_ms",
         f"least({', '.join(ends)}) AS end_ms",
         "last_seen_ms",
+        "without",
     ]
     where = ["owned_part IN ('', part)"] if len(starts) > 2 else []
     return Statement(select(answer, source, where=[*where, "start_ms < end_ms"])[1:-1], parameters.values())
@@ -228,6 +229,15 @@ def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:
         idle=int(idle.sum()),
         collectors=idle.size,
     )
+
+
+def collecting(expected: Any, metric: str) -> Any:
+    """Return the stretches in which a metric was to be collected."""
+    without = expected["without"].cast(pa.string())
+    if _COMPUTE.max(_COMPUTE.utf8_length(without)).as_py() in (None, 0):
+        return expected
+    told = _COMPUTE.binary_join_element_wise("", without, "", ",")
+    return expected.filter(_COMPUTE.invert(_COMPUTE.match_substring(told, f",{metric},")))
 
 
 def _filtered(rows: Any, filters: Filters) -> Any:

@@ -32,7 +32,7 @@ from secondsight.query.coverage import (
     stretches_of,
     unlisted,
 )
-from secondsight.query.inventory import Inventory, Progress, progress_of
+from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
@@ -102,7 +102,10 @@ class QueryRunner:
         parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
         stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
-        coverages = [self._coverage(part, stretches, scope) for part in by_metric.values()]
+        coverages = [
+            self._coverage(part, _stretches(expected, name, plans[0], stretches), scope)
+            for name, part in by_metric.items()
+        ]
         answer = _assembled(query, parts, progress, now_ms, reduce(Coverage.plus, coverages))
         new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
@@ -188,6 +191,12 @@ class QueryRunner:
             lambda: frozenset(keys_of(self.inventory.read(compile_silent(metric, plan.filters, span, scope)))),
         )
         return found
+
+
+def _stretches(expected: Any, metric: str, plan: SeriesPlan, every: dict[Key, Stretch]) -> dict[Key, Stretch]:
+    """Return what was to be delivered of one metric, which some hosts may not have been collecting."""
+    wanted = collecting(expected, metric)
+    return every if wanted is expected else stretches_of(wanted, plan.span, plan.due_ms)
 
 
 def compile_silent(metric: Metric, filters: Filters, span: Span, scope: Scope) -> Statement:

@@ -212,6 +212,7 @@ def _plans() -> TableSpec:
             *_times("from_time"),
             ColumnSpec("to_time", MAYBE_TIME_MS),
             VERSION_64,
+            *_names("without"),
         ),
         "ReplacingMergeTree(version)",
         ("tenant_id", "cluster_id", "host_id", "collector_id", "kind", "from_time"),

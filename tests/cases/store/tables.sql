@@ -637,7 +637,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`plans` (
   `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
   `from_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
   `to_time` Nullable(DateTime64(3, 'UTC')),
-  `version` UInt64
+  `version` UInt64,
+  `without` LowCardinality(String)
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant_id, cluster_id, host_id, collector_id, kind, from_time)
