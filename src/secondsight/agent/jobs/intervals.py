@@ -4,7 +4,7 @@ An interval ends when the allocator says so, or lists the GPU without that holde
 nothing. Reporting an interval twice is harmless, so all open ones are reported again at times and after a restart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from secondsight.agent.cells import Key
@@ -28,12 +28,14 @@ class Listing:
 
     Attributes:
         ends: Job -> when it ended, where the allocator tells.
+        alive: Jobs that go on though the GPUs they have cannot be told now; their intervals do not end.
         contested: GPU or slice -> jobs that are listed for it though only one of them can have it.
         complete: True if a holder that is not listed has lost the GPU; False if that only means that it is not known.
     """
 
     holdings: tuple[Holding, ...]
     ends: Mapping[str, int] = field(default_factory=dict)
+    alive: frozenset[str] = frozenset()
     contested: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     complete: bool = True
 
@@ -90,28 +92,34 @@ class Intervals:
         """Return what must survive a restart."""
         return Kept(self.open, tuple(self._closed.values()), self._last_reported)
 
-    def see(self, listing: Listing, tick_ms: int, correction_ms: int = 0) -> list[Event]:
+    def see(
+        self, listing: Listing, tick_ms: int, correction_ms: int = 0, history: Sequence[Listing] = ()
+    ) -> list[Event]:
         """Take what the allocator says at a tick, and return what is to be reported.
 
         Args:
-            listing: All that it says.
+            listing: All that it says of now.
             tick_ms: When, epoch ms.
             correction_ms: What frames add to times of this host now.
+            history: What it says of earlier, oldest first.
         """
-        listed, conflicts = _settled(listing)
-        events = self._new_conflicts(conflicts, tick_ms)
-        look = _Look(listing, tick_ms, correction_ms, self._take_again(tick_ms))
+        events: list[Event] = []
+        reports = self._take_again(tick_ms)
+        for each in (*history, listing):
+            listed, conflicts = _settled(each)
+            events += self._new_conflicts(conflicts, tick_ms)
+            self._take(_Look(each, tick_ms, correction_ms, reports), listed)
+        if reports or self._last_reported:
+            self._dirty = True
+        self._last_reported = tuple(reports)
+        return events + [event_of(interval, self._via) for interval in reports.values()]
+
+    def _take(self, look: "_Look", listed: Mapping[Holder, Holding]) -> None:
         for holding in listed.values():
             self._see_one(holding, look)
         for holder, interval in list(self._open.items()):
-            told = listing.ends.get(interval.owner.job_id)
-            gone = holder not in listed and (listing.complete or interval.place in look.successors)
-            if gone or (told is not None and told > interval.start_ms):
+            if look.ends(interval, is_listed=holder in listed):
                 self._end(interval, look)
-        if look.reports or self._last_reported:
-            self._dirty = True
-        self._last_reported = tuple(look.reports)
-        return events + [event_of(interval, self._via) for interval in look.reports.values()]
 
     def _new_conflicts(self, conflicts: dict[Key, tuple[str, ...]], tick_ms: int) -> list[Event]:
         before, self._conflicts = self._conflicts, conflicts
@@ -213,6 +221,15 @@ class _Look:
     correction_ms: int
     reports: dict[Identity, Interval]
     successors: dict[Key, int] = field(default_factory=dict)
+
+    def ends(self, interval: Interval, *, is_listed: bool) -> bool:
+        """Tell whether an open interval ends by what is listed."""
+        told = self.listing.ends.get(interval.owner.job_id)
+        if told is not None and told > interval.start_ms:
+            return True
+        if is_listed or interval.owner.job_id in self.listing.alive:
+            return False
+        return self.listing.complete or interval.start_ms <= self.successors.get(interval.place, -1)
 
 
 def _settled(listing: Listing) -> tuple[dict[Holder, Holding], dict[Key, tuple[str, ...]]]:

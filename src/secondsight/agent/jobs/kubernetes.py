@@ -67,7 +67,7 @@ class KubernetesReader:
             held = self._report.open_intervals
             raise Retryable(f"{error}; {held} allocations are taken to go on") from error
         gpus = self._means.gpus.gpus()
-        listing = Listing(tuple(found.holdings), contested=found.contested)
+        listing = Listing(tuple(found.holdings), alive=frozenset(found.unplaced), contested=found.contested)
         findings = Findings(listing, unresolved=found.unresolved)
         findings.readings += self._capacity(found, gpus)
         self._ticks += 1

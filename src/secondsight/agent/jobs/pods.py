@@ -87,10 +87,12 @@ class FoundPods:
 
     Attributes:
         contested: GPU or slice -> jobs listed for it, where entries of pods that are gone had to be passed over.
+        unplaced: Jobs with devices that name no GPU that is known now.
         unresolved: Reason -> devices that could not be placed.
     """
 
     holdings: list[Holding] = field(default_factory=list)
+    unplaced: set[str] = field(default_factory=set)
     contested: dict[Key, tuple[str, ...]] = field(default_factory=dict)
     unresolved: Counter[str] = field(default_factory=Counter)
 
@@ -117,7 +119,7 @@ def holdings_of(
         known = None if facts is None else facts.get(key)
         if known is not None and known.phase in ENDED_PHASES:
             continue
-        for holding in _of_pod(pod, known, gpus, (naming, found.unresolved)):
+        for holding in _of_pod(pod, known, gpus, (naming, found)):
             claims.setdefault(holding.place, []).append((holding, key))
     _share_claims(pods, gpus, claims, naming)
     for place, rivals in claims.items():
@@ -126,15 +128,16 @@ def holdings_of(
 
 
 def _of_pod(
-    pod: PodDevices, facts: PodFacts | None, gpus: Sequence[Gpu], how: tuple[Naming, Counter[str]]
+    pod: PodDevices, facts: PodFacts | None, gpus: Sequence[Gpu], how: tuple[Naming, FoundPods]
 ) -> Iterator[Holding]:
-    naming, unresolved = how
+    naming, found = how
     started_ms = None if facts is None else facts.started_ms
     for container in pod.containers:
         owner = naming.owner_of(pod, container.name, facts)
-        for device, shared in _devices(container.devices, container.claims, gpus, how):
+        for device, shared in _devices(container.devices, container.claims, gpus, naming):
             if device is None:
-                unresolved["gpu_id"] += 1
+                found.unresolved["gpu_id"] += 1
+                found.unplaced.add(owner.job_id)
                 continue
             share = Share.SHARED if shared or device.replica is not None else Share.SOLE
             yield Holding(device.entity, device.part, owner, share, started_ms, started_ms is not None)
@@ -144,10 +147,9 @@ def _devices(
     devices: Iterable[tuple[str, str]],
     claims: Iterable[Claim],
     gpus: Sequence[Gpu],
-    how: tuple[Naming, Counter[str]],
+    naming: Naming,
 ) -> Iterator[tuple[Device | None, bool]]:
     """Give (device, whether it is only shared) of everything that is a GPU."""
-    naming, _ = how
     for resource, name in devices:
         if naming.is_gpu(resource):
             yield device_of(name, gpus), resource.endswith(SHARED_SUFFIX)

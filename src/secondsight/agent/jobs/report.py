@@ -55,11 +55,13 @@ class Findings:
 
     Attributes:
         listing: Who holds what, or None where nothing was learnt about that.
+        history: Who held what before, oldest first, where it was not known then.
         readings: (metric, entity, part, physical value).
         unresolved: Reason -> things that name no GPU or job that is known here; counted.
     """
 
     listing: Listing | None = None
+    history: list[Listing] = field(default_factory=list)
     readings: list[tuple[str, str, str, float]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     infos: list[Info] = field(default_factory=list)
@@ -97,7 +99,7 @@ class AllocationReport:
         """Return the tick of what was found, and keep what must survive a restart."""
         gathered = Gathered()
         if found.listing is not None:
-            events = self._intervals.see(found.listing, tick_ms, self._correction_ms())
+            events = self._intervals.see(found.listing, tick_ms, self._correction_ms(), found.history)
             gathered.events += [(EntityKind.PROCESS_JOB, event) for event in events]
             self._kept.save(self._intervals, tick_ms)
         gathered.events += [(EntityKind.PROCESS_JOB, event) for event in found.events]

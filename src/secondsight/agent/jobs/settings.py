@@ -63,6 +63,81 @@ class KubernetesConfig:
             raise Rejected("bad_config", "agent.kubernetes: job_pattern has no group", "put the job into ( )")
 
 
+@dataclass(frozen=True, slots=True)
+class SlurmConfig:
+    """Jobs of this node, from what Slurm leaves on it.
+
+    Attributes:
+        interval_ms: How often the node is looked at.
+        hooks_dir: Folder that `secondsight agent job` writes to from prolog and epilog; the exact source.
+        gpu_jobs_dir: Folder of an exporter's job files, one a GPU (`3`, or `3.1` for a slice), with job ids as lines.
+        gpu_json_dir: Folder of an AMD prolog's JSON files, one a GPU.
+        numbers: What Slurm's GPU numbers mean: `minor` for N of /dev/nvidiaN, or `index` as the driver counts.
+        scontrol: Program that is asked once for a job whose GPUs are not to be had otherwise; never if empty.
+        teams: Account -> team; an account that is not named is its own team.
+        model_variable: Variable in a job's environment that names the AI model that it runs.
+    """
+
+    interval_ms: int = 5000
+    hooks_dir: Path | None = None
+    gpu_jobs_dir: Path | None = None
+    gpu_json_dir: Path | None = None
+    numbers: str = "minor"
+    scontrol: str = ""
+    teams: Mapping[str, str] = field(default_factory=dict)
+    model_variable: str = "SECONDSIGHT_MODEL_ID"
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        _check_interval("agent.slurm", self.interval_ms)
+        if self.numbers not in ("minor", "index"):
+            raise Rejected("bad_config", f"agent.slurm: numbers is minor or index, not {self.numbers!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SacctConfig:
+    """Jobs of the cluster, by accounting; for one agent of a cluster, on a host that has Slurm's programs.
+
+    Attributes:
+        interval_minutes: How often accounting is asked; each time starts one process after the other.
+        sacct: Program of accounting.
+        squeue: Program that lists the queue; not asked if empty.
+        sinfo: Program that lists nodes; not asked if empty.
+        jobs_url: Address of slurmrestd's jobs (`http://127.0.0.1:6820/slurm/v0.0.40/jobs`), in place of squeue.
+        token_file: File with slurmrestd's token; read anew for every request.
+        window_hours: Most that one pull covers; after an outage, pulls follow until all is there.
+        overlap_minutes: How far a pull reaches back behind the last one: jobs are accounted for late.
+        timeout_seconds: For each process.
+        teams: Account -> team; an account that is not named is its own team.
+    """
+
+    interval_minutes: float = 10.0
+    sacct: str = "sacct"
+    squeue: str = ""
+    sinfo: str = ""
+    jobs_url: str = ""
+    token_file: Path | None = None
+    window_hours: float = 24.0
+    overlap_minutes: float = 60.0
+    timeout_seconds: float = 60.0
+    teams: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        if self.interval_minutes < 1 or self.timeout_seconds <= 0:
+            raise Rejected("bad_config", "agent.sacct: interval_minutes is at least 1, timeout_seconds over 0")
+        if self.overlap_minutes < 0 or self.window_hours * 60 <= self.overlap_minutes:
+            raise Rejected("bad_config", "agent.sacct: window_hours is more than overlap_minutes, which is 0 or more")
+
+
 def _check_interval(where: str, interval_ms: int) -> None:
     if interval_ms < 1000:
         raise Rejected("bad_config", f"{where}: interval_ms is at least 1000")

@@ -1,0 +1,119 @@
+"""Turn Slurm's texts of generic resources, TRES, indexes and host lists into numbers and names.
+
+Only `gpu` counts as a GPU and `mig` as a slice: other kinds (`tmp:844G`, `gpumem`, `shard`) are ignored. Commas inside
+brackets separate nothing. `(null)`, `N/A` and nothing at all are 0, which Slurm means by them.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+HOSTS_MAXIMUM = 65_536
+INDEXES_MAXIMUM = 1024
+
+_EMPTY = frozenset({"", "(null)", "N/A", "none", "None assigned"})
+_SPLIT = re.compile(r",(?![^(\[]*[)\]])").split
+_INDEXES = re.compile(r"\(IDX:([^)]*)\)").search
+_COUNT = re.compile(r"(\d+)([KMGT]?)").fullmatch
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?").fullmatch
+_HOST = re.compile(r"([^\[\]]*)\[([^\[\]]*)\](.*)").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """One kind of generic resource.
+
+    Attributes:
+        type: Product as the site names it; "" if it does not.
+        indexes: Which of the node's devices, where the text tells.
+    """
+
+    name: str
+    type: str
+    count: int
+    indexes: tuple[int, ...] | None = None
+
+
+def gres_of(text: str) -> list[Gres]:
+    """Return the generic resources of a text such as `gpu:a100:4(S:0-1),mig:1g.10gb:7`; what is odd is left out."""
+    if text.strip() in _EMPTY:
+        return []
+    return [found for item in _SPLIT(text.strip()) if (found := _gres(item.strip())) is not None]
+
+
+def gres_count(text: str, name: str = "gpu") -> int:
+    """Return how many of one kind a text of generic resources names."""
+    return sum(each.count for each in gres_of(text) if each.name == name)
+
+
+def tres_count(text: str, name: str = "gpu") -> int | None:
+    """Return how many of one kind a TRES text names (`cpu=9,gres/gpu:h100=1,gres/gpu=1`), or None if it names none.
+
+    The untyped figure is the total of the typed ones; where only typed ones stand, they are added up.
+    """
+    total, typed = None, None
+    for item in text.split(","):
+        key, _, value = item.strip().partition("=")
+        if not value.isdecimal():
+            continue
+        if key == f"gres/{name}":
+            total = int(value)
+        elif key.startswith(f"gres/{name}:"):
+            typed = (typed or 0) + int(value)
+    return typed if total is None else total
+
+
+def indexes_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as `0-3,6`; what is no number is left out."""
+    found: list[int] = []
+    for item in text.split(","):
+        matched = _RANGE(item.strip())
+        if matched:
+            first, last = int(matched[1]), int(matched[2] or matched[1])
+            found += range(first, min(last, first + INDEXES_MAXIMUM) + 1)
+    return tuple(dict.fromkeys(found[:INDEXES_MAXIMUM]))
+
+
+def hosts_of(text: str) -> tuple[str, ...]:
+    """Return the hosts of a list such as `node-[001-002,7],login-1`, at most 65,536."""
+    if text.strip() in _EMPTY:
+        return ()
+    hosts = (host for item in _SPLIT(text.strip()) for host in _expand(item.strip()))
+    return tuple(dict.fromkeys(host for host, _ in zip(hosts, range(HOSTS_MAXIMUM), strict=False) if host))
+
+
+def gpus_by_node(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return node -> (GPUs, MIG slices) of `sinfo -o "%n %G"`; a node is listed once for each of its partitions."""
+    nodes: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        name, _, text = line.strip().partition(" ")
+        if name:
+            nodes[name] = (gres_count(text), gres_count(text, "mig"))
+    return nodes
+
+
+def _gres(item: str) -> Gres | None:
+    found = _INDEXES(item)
+    plain = re.sub(r"\(.*?\)", "", item)
+    name, *rest = re.sub(r"^gres[:/]", "", plain).replace("=", ":").split(":")
+    number = _COUNT(rest[-1]) if rest else None
+    if number is None or number[2]:
+        return Gres(name, ":".join(rest), 1) if name == "gpu" and number is None else None
+    indexes = indexes_of(found[1]) if found else None
+    return Gres(name, ":".join(rest[:-1]), int(number[1]), indexes)
+
+
+def _expand(item: str) -> Iterator[str]:
+    found = _HOST(item)
+    if not found:
+        yield item
+        return
+    before, ranges, after = found.groups()
+    for part in ranges.split(","):
+        matched = _RANGE(part.strip())
+        if not matched:
+            continue
+        width = len(matched[1])
+        for number in range(int(matched[1]), int(matched[2] or matched[1]) + 1):
+            for rest in _expand(after) if after else ("",):
+                yield f"{before}{number:0{width}d}{rest}"

@@ -1,0 +1,139 @@
+"""Say what a Slurm job is: the words that every form of Slurm's output is turned into.
+
+Names of users, command lines, working folders and comments are in those outputs; they are never taken over.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from enum import IntEnum
+from typing import Any
+
+
+class JobState(IntEnum):
+    """Values of the metric `job_state`."""
+
+    PENDING = 0
+    RUNNING = 1
+    COMPLETED = 2
+    FAILED = 3
+    CANCELLED = 4
+    TIMEOUT = 5
+    PREEMPTED = 6
+    NODE_FAILURE = 7
+    OUT_OF_MEMORY = 8
+    UNKNOWN = 9
+
+
+STATES: Mapping[str, JobState] = {
+    "PENDING": JobState.PENDING,
+    "CONFIGURING": JobState.PENDING,
+    "REQUEUED": JobState.PENDING,
+    "REQUEUE_FED": JobState.PENDING,
+    "REQUEUE_HOLD": JobState.PENDING,
+    "RESV_DEL_HOLD": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "COMPLETING": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "STAGE_OUT": JobState.RUNNING,
+    "STOPPED": JobState.RUNNING,
+    "SUSPENDED": JobState.RUNNING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "LAUNCH_FAILED": JobState.FAILED,
+    "SPECIAL_EXIT": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+    "DEADLINE": JobState.TIMEOUT,
+    "PREEMPTED": JobState.PREEMPTED,
+    "NODE_FAIL": JobState.NODE_FAILURE,
+    "BOOT_FAIL": JobState.NODE_FAILURE,
+    "RECONFIG_FAIL": JobState.NODE_FAILURE,
+    "OUT_OF_MEMORY": JobState.OUT_OF_MEMORY,
+}
+"""Slurm's word -> the metric's state; a job that is suspended still holds its GPUs."""
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """One job, or one run of a job that was requeued.
+
+    Attributes:
+        job_id: The raw number where the output has it, else as printed (`81_4`, `81+0`).
+        array_id: `81_4` for a task of an array.
+        word: Slurm's own word for the state, in lower case, where it tells more.
+        gpus: GPUs that are allocated, or None where the output does not tell; never what is only asked for.
+        node_gpus: Node -> indexes of its GPUs.
+        elapsed_seconds: Time that it ran, by Slurm's own account; stamps of local time cannot give it.
+        exit_code, signal: As its end left them.
+        cancelled_by: Numeric user id.
+    """
+
+    job_id: str
+    name: str = ""
+    array_id: str = ""
+    user_id: str = ""
+    account: str = ""
+    partition: str = ""
+    state: JobState = JobState.UNKNOWN
+    word: str = ""
+    nodes: tuple[str, ...] = ()
+    gpus: int | None = None
+    node_gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    eligible_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    elapsed_seconds: int | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    cancelled_by: str = ""
+    restarts: int | None = None
+
+    @property
+    def gpu_seconds(self) -> int | None:
+        """Return GPUs times seconds, or None where either is not known."""
+        return None if self.gpus is None or self.elapsed_seconds is None else self.gpus * self.elapsed_seconds
+
+
+def state_of(text: str) -> tuple[JobState, str]:
+    """Return the state and the id of the user who cancelled, of `CANCELLED by 1001`, `COMPLETING` or `NODE_FAIL`."""
+    word, _, rest = text.strip().partition(" ")
+    by = rest.removeprefix("by ").strip()
+    return STATES.get(word.rstrip("+").upper(), JobState.UNKNOWN), by if by.isdecimal() else ""
+
+
+def time_ms(text: str, zone: tzinfo) -> int | None:
+    """Return epoch ms of a stamp: epoch seconds, or local time of a zone; None for `Unknown`, `None`, `N/A`, 0.
+
+    Of a local time that stands twice, the first is taken.
+    """
+    plain = text.strip()
+    if plain.isascii() and plain.isdecimal():
+        return int(plain) * 1000 or None
+    if not _STAMP(plain):
+        return None
+    try:
+        return round(datetime.fromisoformat(plain).replace(tzinfo=zone).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def number_of(value: Any) -> int | None:
+    """Return a number of Slurm's JSON: plain, or `{"set": bool, "infinite": bool, "number": n}`; None if not set."""
+    if isinstance(value, dict):
+        is_set = value.get("set") is True and value.get("infinite") is not True
+        return number_of(value.get("number")) if is_set else None
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def exit_of(text: str) -> tuple[int | None, int | None]:
+    """Return exit code and signal of `0:15`."""
+    code, _, signal = text.strip().partition(":")
+    if not code.isdecimal():
+        return None, None
+    return int(code), int(signal) if signal.isdecimal() else 0
