@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.agent.config import AgentConfig
+from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
@@ -29,6 +30,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.fabric]", FabricConfig, "InfiniBand and RoCE ports."),
     ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
+    ("[agent.dcgm]", DcgmSettings, "A DCGM host engine, read through the Python bindings that DCGM ships."),
     ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),

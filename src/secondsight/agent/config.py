@@ -5,6 +5,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
@@ -35,6 +36,7 @@ class AgentConfig:
         kernel_log: What to read of the kernel log.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
+        dcgm: Read a DCGM host engine through the Python bindings that DCGM ships.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
         training: Socket that training jobs tell their steps to; none if absent.
@@ -63,6 +65,7 @@ class AgentConfig:
     kernel_log: KernelLogConfig = field(default_factory=KernelLogConfig)
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
+    dcgm: DcgmSettings | None = None
     smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None
     training: TrainingConfig | None = None

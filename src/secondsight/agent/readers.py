@@ -61,6 +61,11 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
 
 def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
     """Make the readers of GPUs through other programs than the driver's library, importing what is configured alone."""
+    if config.dcgm is not None:
+        from secondsight.agent.dcgm.reader import DcgmPlace, DcgmReader
+
+        station = DcgmPlace(config.host, config.rack)
+        yield DcgmReader(config.dcgm, station, shared.catalog, shared.clock, shared.counts)
     if config.smi is not None:
         from secondsight.agent.smi.reader import SmiPlace, SmiReader
 
