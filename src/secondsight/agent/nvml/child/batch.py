@@ -12,6 +12,7 @@ import pynvml
 FIELD_BYTES = ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
 _RETURN_WORD = pynvml.c_nvmlFieldValue_t.nvmlReturn.offset // 4
 METRIC_BYTES = ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
+_METRIC_RETURN_WORD = pynvml.c_nvmlGpmMetric_t.nvmlReturn.offset // 4
 
 SAMPLE_AGE_SECONDS = 5.0
 """An older sample is not averaged over: what lies between would be taken for one tick."""
@@ -105,6 +106,13 @@ class Gpm:
         self._request.sample1, self._request.sample2 = old, new
         self.code = int(pynvml._nvmlGetFunctionPointer("nvmlGpmMetricsGet")(ctypes.byref(self._request)))
         return self.code
+
+    def codes(self) -> list[int]:
+        """Return the code of each metric."""
+        count = self._request.numMetrics
+        if self.code:
+            return [self.code] * count
+        return self.raw.cast("I")[_METRIC_RETURN_WORD :: METRIC_BYTES // 4].tolist()
 
     def close(self) -> None:
         """Free the samples; may be called twice."""

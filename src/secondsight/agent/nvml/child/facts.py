@@ -15,7 +15,6 @@ ARCHITECTURES = {
 """By NVML_DEVICE_ARCH_*; a newer number is given as it is."""
 
 
-
 class MigDevice(NamedTuple):
     """A MIG device: a compute instance of a GPU instance."""
 

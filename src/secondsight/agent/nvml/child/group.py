@@ -66,6 +66,7 @@ class Group:
         metrics = [(slot, int(name[4:])) for slot, name in enumerate(wanted.names) if name.startswith("GPM ")]
         self._field_slots = [slot for slot, _ in fields]
         self._fields = Fields(handle, [field for _, field in fields])
+        self._metric_slots = [slot for slot, _ in metrics]
         self._gpm = Gpm(*gpm, [metric for _, metric in metrics])
         self._make_calls(handle, named)
         self.layout = self._layout(fields, named, metrics)
@@ -81,11 +82,11 @@ class Group:
         for place in self._live:
             self._codes[place] = self._calls[place]()
         gpm_code = self._gpm.read(now_seconds)
-        field_codes = self._fields.codes()
-        seen = [self._fields_code, gpm_code, *field_codes, *self._codes]
+        field_codes, metric_codes = self._fields.codes(), self._gpm.codes()
+        seen = [self._fields_code, gpm_code, *field_codes, *metric_codes, *self._codes]
         if seen != self._seen:
             self._seen = seen
-            self._learn(field_codes)
+            self._learn(field_codes, metric_codes)
         return next((code for code in seen if code in WHOLE), 0)
 
     @property
@@ -132,17 +133,21 @@ class Group:
             }
         )
 
-    def _learn(self, field_codes: list[int]) -> None:
+    def _learn(self, field_codes: list[int], metric_codes: list[int]) -> None:
         """Stop asking for what is not supported and for what a better source gives."""
         if self._fields_code:
             return
         codes = {slot: field_codes[place] for place, slot in enumerate(self._field_slots)}
+        codes |= {slot: metric_codes[place] for place, slot in enumerate(self._metric_slots)}
         codes |= {slot: self._codes[call] for slot, call in self._call_of.items()}
         by_slot = [codes.get(slot, 0) for slot in range(len(self._wanted.names))]
         for choice in self._wanted.choices:
             found = next((rank for rank, slot in enumerate(choice) if codes.get(slot) == 0), len(choice))
-            for slot in choice[found + 1 :]:
-                by_slot[slot] = NOT_ASKED
+            for rank, slot in enumerate(choice):
+                if rank > found:
+                    by_slot[slot] = NOT_ASKED
+                elif by_slot[slot] == NOT_ASKED:
+                    by_slot[slot] = 0
         gone = UNSUPPORTED | MISUSED | {NOT_ASKED}
         self._choose([code not in gone for code in by_slot], by_slot)
 
