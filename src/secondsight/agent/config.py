@@ -9,6 +9,7 @@ from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
+from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
@@ -36,6 +37,7 @@ class AgentConfig:
         kernel_log: What to read of the kernel log.
         scrape: Exporters and engines to read.
         simulate: GPUs to make up in this host; none if absent.
+        nvml: Read GPUs through the driver's library.
         dcgm: Read a DCGM host engine through the Python bindings that DCGM ships.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
@@ -65,6 +67,7 @@ class AgentConfig:
     kernel_log: KernelLogConfig = field(default_factory=KernelLogConfig)
     scrape: tuple[Target, ...] = ()
     simulate: SimulatedGpus | None = None
+    nvml: NvmlSettings = field(default_factory=NvmlSettings)
     dcgm: DcgmSettings | None = None
     smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None

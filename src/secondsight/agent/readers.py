@@ -13,6 +13,7 @@ from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.heard import HeardXids
 from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.known_gpus import KnownGpus
+from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.scrape import ScrapeReader
 from secondsight.agent.simulate.reader import SimulateReader
@@ -29,6 +30,7 @@ class Shared:
     clock: Clock
     counts: Counts
     offset: ClockOffset = field(default_factory=ClockOffset)
+    present: PresentGpus = field(default_factory=PresentGpus)
 
 
 def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
@@ -51,12 +53,26 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         state_file = config.spool_dir / "kernel-log" / "state.json"
         log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known, heard)
         yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
+    for reader in _driver(config, shared, known):
+        yield WithoutEchoes(reader, heard, counts)
     yield from _gpu_programs(config, shared, known)
     for target in config.scrape:
         reader = ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
         yield WithoutEchoes(reader, heard, counts)
     yield from _allocators(config, shared)
     yield from _workloads(config, shared)
+
+
+def _driver(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
+    """Make the readers of GPUs through the driver's library."""
+    if config.nvml.enabled == "off":
+        return
+    from secondsight.agent.nvml.readers import nvml_readers
+    from secondsight.agent.nvml.source import Host
+
+    host = Host(config.host, config.rack, config.root, config.interval_ms)
+    tables = (shared.present, known)
+    yield from nvml_readers(config.nvml, host, shared.catalog, shared.clock, shared.counts, tables)
 
 
 def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:

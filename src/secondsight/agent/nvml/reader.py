@@ -71,11 +71,14 @@ class NvmlReader:
             return Tick(())
         values = self._source.driver.tick(*self._source.waits_seconds)
         self._take_devices()
-        self._take_rare()
+        rare = self._source.driver.take_rare()
+        self._rows.learn_rare(rare)
         is_ready = values is not None and values.code == 0
         self._silent_ticks = 0 if is_ready else self._silent_ticks + 1
         records = values.records if values is not None and is_ready else ()
         columns = self._rows.read(records, self.interval_ms)
+        if rare:
+            self._publish_rare()
         self._count(columns)
         self._derive(columns, records)
         self._ticks += 1
@@ -111,11 +114,8 @@ class NvmlReader:
         self._rows.arrange([(row.key, row.place) for row in self._roster.rows], before)
         self._timeouts.clear()
 
-    def _take_rare(self) -> None:
-        records = self._source.driver.take_rare()
-        if not records:
-            return
-        self._rows.learn_rare(records)
+    def _publish_rare(self) -> None:
+        """Let the reader of parts have what was read rarely."""
         now = self._source.clock.monotonic_seconds()
         rare = {uuid: one for uuid, one in self._source.rare.items() if uuid in self._listed()}
         for number, decoded, names in self._rows.rare():
