@@ -151,10 +151,12 @@ def _rows_while_up(row: Row, rows: dict[tuple[str, str], dict[str, float]]) -> d
     return rows.get((row["entity"], row["part"]), {})
 
 
-def _check_row(row: Row, wanted: dict[str, float]) -> None:
-    assert row["values"] == pytest.approx(wanted, rel=1e-12), (row["entity"], row["part"])
-    estimates = {name: Quality.ESTIMATE for name in CASES["estimates"] if name in wanted}
-    assert row["quality"] == estimates
+def _check_row(row: Row, wanted: dict[str, float | str]) -> None:
+    values = {name: value for name, value in wanted.items() if not isinstance(value, str)}
+    assert row["values"] == pytest.approx(values, rel=1e-12), (row["entity"], row["part"])
+    qualities = {name: Quality.ESTIMATE for name in CASES["estimates"] if name in wanted}
+    qualities |= {name: Quality[value.upper()] for name, value in wanted.items() if isinstance(value, str)}
+    assert row["quality"] == qualities
     assert row["skew"] == 0
 
 
