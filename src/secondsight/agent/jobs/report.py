@@ -87,13 +87,9 @@ class AllocationReport:
         """Return how many holders are known."""
         return len(self._intervals.open)
 
-    def open_jobs(self) -> dict[str, int]:
-        """Return job -> earliest start of its open intervals, epoch ms."""
-        starts: dict[str, int] = {}
-        for interval in self._intervals.open:
-            job = interval.owner.job_id
-            starts[job] = min(starts.get(job, interval.start_ms), interval.start_ms)
-        return starts
+    def open_jobs(self) -> set[str]:
+        """Return the jobs of the open intervals."""
+        return {interval.owner.job_id for interval in self._intervals.open}
 
     def tick(self, found: Findings, tick_ms: int) -> Tick:
         """Return the tick of what was found, and keep what must survive a restart."""
