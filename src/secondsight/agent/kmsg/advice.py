@@ -17,6 +17,7 @@ RESTARTS_OF_CODE = {79: 1}
 """A GPU that leaves the bus again after a restart is a part fault."""
 
 FAULTS_MAXIMUM = 1024
+FABRIC_MANAGER_IF_ALONE = "RESTART_FABRIC_MANAGER_IF_ALONE"
 
 _WORDS = {
     "": NOTHING,
@@ -43,6 +44,8 @@ def first_action(xid: Xid, policy: Mapping[int, str]) -> str:
         return NOTHING
     if xid.caused_by:
         return NOTHING
+    if xid_entry(xid.code).investigate == FABRIC_MANAGER_IF_ALONE:
+        return "restart_fabric_manager"
     action = xid_entry(xid.code).action
     return _WORDS.get(action, action.lower())
 

@@ -42,6 +42,7 @@ class Occurrence:
         joins: True if it belongs to another event of the same entity where there is one: a follower.
         prefers: Code of the event to join, where several could be meant; 0 if it does not matter.
         count: How many of it.
+        always: True for what is told however much else is new.
     """
 
     kind: EntityKind
@@ -55,6 +56,7 @@ class Occurrence:
     joins: bool = False
     prefers: int = 0
     count: int = 1
+    always: bool = False
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -183,7 +185,7 @@ class Bursts:
 
     def _begin(self, occurrence: Occurrence, time_ms: int) -> Burst | None:
         kind = occurrence.kind
-        if self._new.get(kind, 0) >= NEW_PER_LOOK.get(kind, NEW_PER_LOOK_ELSE):
+        if not occurrence.always and self._new.get(kind, 0) >= NEW_PER_LOOK.get(kind, NEW_PER_LOOK_ELSE):
             return None
         self._new[kind] = self._new.get(kind, 0) + 1
         identity = occurrence.identity

@@ -84,6 +84,11 @@ class Feed:
             self._empty_ms = self.read_to_ms = now_ms
             self._fresh = False
 
+    def clock_stepped(self, step_ms: int) -> None:
+        """Take note that the wall clock was stepped."""
+        if self._empty_ms is not None:
+            self._empty_ms += step_ms
+
     def is_first_failure(self, error: OSError) -> bool:
         """Tell whether the log fails in a way that it did not fail before."""
         before, self._failed_by = self._failed_by, error.errno

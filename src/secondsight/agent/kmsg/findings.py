@@ -11,11 +11,11 @@ from secondsight.agent.kmsg.pci import PATTERN, Address, parse_address
 from secondsight.agent.kmsg.rules import Rule, rule_of
 
 _XID = re.compile(
-    rf"NVRM: Xid \((?:PCI:)?(?P<pci>{PATTERN})(?:,? GPU-I:(?P<gi>\d+))?(?:,? GPU-CI:(?P<ci>\d+))?\): ?"
+    rf"NVRM: Xid \((?:PCI:)?(?P<pci>{PATTERN})(?:,? GPU-I:(?P<gi>\d{1, 4}))?(?:,? GPU-CI:(?P<ci>\d{1, 4}))?\): ?"
     r"(?P<xid>\d{1,6})\b(?:, ?(?P<rest>.*))?",
     re.DOTALL,
 )
-_PROCESS = re.compile(r"pid=(?P<pid>\d+|'?<unknown>'?)(?:, ?name=(?P<name>[^,]*))?(?:, ?|$)")
+_PROCESS = re.compile(r"pid=(?P<pid>\d{1,10}|'?<unknown>'?)(?:, ?name=(?P<name>[^,]*))?(?:, ?|$)")
 _NVLINK5 = re.compile(
     r"(?P<unit>[A-Z][A-Z0-9_/]*)\s+(?P<word>Nonfatal|Fatal)\s+(?P<domain>XC\d)\s+(?P<injected>i\d+)\s+Link\s+"
     r"(?P<link>-?\d+)(?:\s+\((?P<words>0x[0-9a-fA-F]+(?:\s+0x[0-9a-fA-F]+)*))?"
@@ -33,7 +33,7 @@ _SXID = re.compile(
     re.DOTALL,
 )
 _SXID_WORD = re.compile(r"(?P<word>Fatal|Non-fatal)(?:, ?|$)")
-_SXID_LINK = re.compile(r"Link (?P<link>\d+)\b")
+_SXID_LINK = re.compile(r"Link (?P<link>\d{1,4})\b")
 _SXID_DETAIL = re.compile(r"Data \{")
 _FABRIC_MANAGER = re.compile(
     r"detected NVSwitch (?P<word>fatal|non-fatal) error (?P<sxid>\d{5}) on fid \d+ on NVSwitch pci bus id "
@@ -188,14 +188,19 @@ def _xid(text: str) -> Xid | None:
         address,
         code,
         text,
-        gi=found["gi"] or "",
-        ci=found["ci"] or "",
+        gi=_number(found["gi"]),
+        ci=_number(found["ci"]),
         pid=pid if pid.isdigit() else "",
         process=_known(process["name"] if process else None),
         nvlink=_nvlink5(rest) if code in NVLINK5_CODES else None,
         recovery=_recovery(rest) if code == RECOVERY_CODE else None,
         caused_by=int(cause[1]) if cause else 0,
     )
+
+
+def _number(text: str | None) -> str:
+    """Return a number without leading zeros, "" where there is none."""
+    return str(int(text)) if text else ""
 
 
 def _known(name: str | None) -> str:

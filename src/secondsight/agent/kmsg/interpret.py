@@ -55,6 +55,7 @@ class Interpreter:
             "class": entry.family,
             "investigate": entry.investigate,
             "caused_by": str(xid.caused_by or ""),
+            "decided_by": "row remapping and ECC" if entry.repeats is Repeats.READ else "",
             "text": plain_text(xid.text.strip(), TEXT_CHARACTERS),
         }
         return Occurrence(
@@ -122,15 +123,13 @@ class Interpreter:
         key = tuple(fields.get(name, "") for name in hit.rule.key)
         return self.of_node(hit.rule.code, key, _present(told))
 
-    def of_node(self, code: int, key: tuple[str, ...], told: Mapping[str, str], count: int = 1) -> Occurrence:
+    def of_node(self, code: int, key: tuple[str, ...], told: Mapping[str, str]) -> Occurrence:
         """Return something about the host itself."""
-        return Occurrence(
-            EntityKind.NODE, "node_kernel_event", self.host_id, "", code, key, Hold.WINDOW, told, count=count
-        )
+        return Occurrence(EntityKind.NODE, "node_kernel_event", self.host_id, "", code, key, Hold.WINDOW, told)
 
     def _gpu_among(self, fields: Mapping[str, str]) -> str:
         """Return the UUID of the GPU that one of the fields is the address of, or ""."""
-        for name in ("source", "device"):
+        for name in ("sender", "device"):
             address = parse_address(fields.get(name, "").rpartition(" ")[2])
             uuid = self.gpus.uuid(address) if address is not None else ""
             if uuid:

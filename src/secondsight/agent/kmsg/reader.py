@@ -89,10 +89,11 @@ class KernelLogReader:
         """Take the events of the lines that came since the last look; a log that cannot be read gives none."""
         self._save_if_due()
         now_ms = self._clock.now_ms()
-        self._boot.look(now_ms, self._clock.monotonic_seconds())
+        step_ms = self._boot.look(now_ms, self._clock.monotonic_seconds())
         self._look_for_healthy()
         self._interpreter.gpus.new_look()
         for feed in self._feeds:
+            feed.clock_stepped(step_ms)
             self._look(feed, now_ms)
         self._same.clear()
         gathered = Gathered(cells=list(self._cells()))
@@ -130,7 +131,8 @@ class KernelLogReader:
     def _feed(self, path: Path, state: KernelLogState) -> Feed:
         position = state.positions.get(str(path))
         mark = state.mark if path == self._config.path else None
-        records = Records(open_source(self._host.root / str(path).lstrip("/"), position), mark)
+        source = open_source(self._host.root / str(path).lstrip("/"), position)
+        records = Records(source, mark, rereads=not isinstance(source, FileSource))
         return Feed(path, records, fresh=position is None and mark is None)
 
     def _look(self, feed: Feed, now_ms: int) -> None:
@@ -194,8 +196,7 @@ class KernelLogReader:
         burst = self._bursts.see(occurrence, said.time_ms)
         if burst is None:
             self._counts.add("discarded:log_flood")
-            flood = {"rule": rules.FLOOD.name, "severity": rules.FLOOD.severity}
-            self._bursts.see(self._interpreter.of_node(rules.FLOOD.code, (), flood), said.time_ms)
+            self._tell(rules.FLOOD, {}, said.time_ms, 1)
             return "flood"
         if not occurrence.joins:
             self._same[line.text] = burst
@@ -232,11 +233,16 @@ class KernelLogReader:
 
     def _lose(self, feed: Feed, now_ms: int) -> None:
         """Declare lines that were overwritten before they were read."""
-        told = {"rule": rules.LOST.name, "severity": rules.LOST.severity, "log": str(feed.path)}
-        self._bursts.see(self._interpreter.of_node(rules.LOST.code, (str(feed.path),), told, feed.lost), now_ms)
+        self._tell(rules.LOST, {"log": str(feed.path)}, now_ms, feed.lost)
         self._counts.add("kernel_log:lost", feed.lost)
         self._counts.add("discarded:log_lost", feed.lost)
         feed.lost = 0
+
+    def _tell(self, rule: rules.Rule, told: dict[str, str], time_ms: int, count: int) -> None:
+        """Tell something about the log itself, however much else there is to tell."""
+        told = {"rule": rule.name, "severity": rule.severity} | told
+        occurrence = self._interpreter.of_node(rule.code, tuple(told.values()), told)
+        self._bursts.see(replace(occurrence, count=count, always=True), time_ms)
 
     def _look_for_healthy(self) -> None:
         """Forget faults when an operator has touched the file since the last look."""

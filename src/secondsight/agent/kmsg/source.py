@@ -7,6 +7,7 @@ rotation and truncation; its position can be kept and taken up again.
 import contextlib
 import os
 import stat
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,6 +16,7 @@ READ_BYTES = 1 << 16
 LINE_BYTES = 1 << 15
 """A longer line is given in pieces."""
 
+HEAD_BYTES = 256
 FIRST_BYTES = 1 << 20
 """How much of a file is read when there is no position to take up."""
 
@@ -83,10 +85,17 @@ class DeviceSource:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where a file was read; `inode` tells whether it is still that file."""
+    """Up to where a file was read.
+
+    Attributes:
+        inode: Tells whether it is still that file; numbers are used again, so the beginning is compared too.
+        head_bytes, head_crc: Length and checksum of the beginning.
+    """
 
     inode: int
     offset: int
+    head_bytes: int = 0
+    head_crc: int = 0
 
 
 class FileSource:
@@ -98,7 +107,6 @@ class FileSource:
         self._file: int | None = None
         self._offset = 0
         self._skip_first = False
-        self.truncated = 0
 
     @property
     def position(self) -> Position | None:
@@ -134,16 +142,31 @@ class FileSource:
             self._offset = max(state.st_size - FIRST_BYTES, 0)
             self._skip_first = self._offset > 0
         else:
-            self._offset = self._position.offset if self._position.inode == state.st_ino else 0
-        self._position = Position(state.st_ino, self._offset)
+            self._offset = self._position.offset if self._is_same(self._file, self._position) else 0
+        self._note()
         return True
+
+    @staticmethod
+    def _is_same(file: int, position: Position) -> bool:
+        head = os.pread(file, position.head_bytes, 0)
+        return (os.fstat(file).st_ino, len(head), zlib.crc32(head)) == (
+            position.inode,
+            position.head_bytes,
+            position.head_crc,
+        )
+
+    def _note(self) -> None:
+        """Take note of the position."""
+        if self._file is not None:
+            head = os.pread(self._file, min(HEAD_BYTES, self._offset), 0)
+            inode = os.fstat(self._file).st_ino
+            self._position = Position(inode, self._offset, len(head), zlib.crc32(head))
 
     def _more(self, lines: list[bytes], maximum: int) -> bool:
         """Take one block; False if there is no whole line in it."""
         if self._file is None:
             return False
         if os.fstat(self._file).st_size < self._offset:
-            self.truncated += 1
             self._offset = 0
         data = os.pread(self._file, READ_BYTES, self._offset)
         found: list[bytes] = []
@@ -155,8 +178,8 @@ class FileSource:
             self._skip_first = False
         lines += found
         self._offset += taken
-        if self._position is not None:
-            self._position = Position(self._position.inode, self._offset)
+        if taken:
+            self._note()
         return taken > 0
 
     def _is_replaced(self) -> bool:

@@ -93,7 +93,9 @@ def _state(told: dict[str, Any]) -> KernelLogState:
         boot_id=str(told["boot_id"]),
         anchor_ms=None if anchor_ms is None else int(anchor_ms),
         mark=None if mark is None else Mark(int(mark["sequence"]), int(mark["monotonic_us"]), int(mark["repeats"])),
-        positions={str(p): Position(int(at["inode"]), int(at["offset"])) for p, at in told["positions"].items()},
+        positions={
+            str(p): Position(*(int(at[name]) for name in Position.__slots__)) for p, at in told["positions"].items()
+        },
         gpus={str(address): str(uuid) for address, uuid in told["gpus"].items()},
         switches={str(address): str(number) for address, number in told["switches"].items()},
         counts=[(str(gpu), int(code), int(count)) for gpu, code, count in told["counts"]],

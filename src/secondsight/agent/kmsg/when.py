@@ -33,11 +33,16 @@ class BootTime:
     def __init__(self, anchor_ms: int | None = None) -> None:
         self.anchor_ms = anchor_ms
 
-    def look(self, now_ms: int, monotonic_seconds: float) -> None:
-        """Compare both clocks; call once a tick."""
+    def look(self, now_ms: int, monotonic_seconds: float) -> int:
+        """Compare both clocks, once a look; return by how many milliseconds the wall clock was stepped since."""
         measured = round((now_ms - monotonic_seconds * 1000) / ANCHOR_STEP_MS) * ANCHOR_STEP_MS
-        if self.anchor_ms is None or abs(measured - self.anchor_ms) > STEPPED_MS:
+        if self.anchor_ms is None:
             self.anchor_ms = measured
+        step_ms = measured - self.anchor_ms
+        if abs(step_ms) <= STEPPED_MS:
+            return 0
+        self.anchor_ms = measured
+        return step_ms
 
     def of(self, monotonic_us: int) -> int:
         """Return the wall time of a moment since boot, in epoch milliseconds."""
