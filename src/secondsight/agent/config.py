@@ -10,6 +10,7 @@ from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
+from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
@@ -51,6 +52,7 @@ class AgentConfig:
         batch_seconds: How long frames may wait for company.
         ca_file: Certificates to trust instead of the system's.
         catalog_files: Further catalogue files of the operator.
+        sampling: How the gateway's plan is followed.
         stop_seconds: Longest that a clean stop goes on delivering.
     """
 
@@ -81,6 +83,7 @@ class AgentConfig:
     batch_seconds: float = 5.0
     ca_file: Path | None = None
     catalog_files: tuple[Path, ...] = ()
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
     stop_seconds: float = 5.0
 
     def __post_init__(self) -> None:

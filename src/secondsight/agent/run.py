@@ -12,6 +12,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.host import boot_id
 from secondsight.agent.offset import ClockOffset
+from secondsight.agent.plan.attach import Means, Sampling
 from secondsight.agent.readers import Shared, readers_of
 from secondsight.agent.sample import Hooks, Sampler
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
@@ -57,26 +58,24 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
         Permanent: Another agent has the spool, or settings are wrong.
     """
     parts = _parts(config, clock)
-    readers = _readers(config, clock, parts)
-    writer = TickWriter(
-        Sender(config.collector, config.host, boot_id(config.root)),
-        Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files))),
-        parts.offset,
-        clock,
-        parts.counts,
-    )
-    hooks = Hooks(writer.write, parts.durations.observe, parts.offset.forget)
+    sender = Sender(config.collector, config.host, boot_id(config.root))
+    keeping = Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files)))
+    writer = TickWriter(sender, keeping, parts.offset, clock, parts.counts)
+    sampling = _sampling(config, clock, parts, (sender, writer), own_transport=transport is None)
+    readers = sampling.gated(_readers(config, clock, parts))
+    hooks = Hooks(sampling.stage.deliver, parts.durations.observe, parts.offset.forget)
     sampler = Sampler(readers, hooks, clock, parts.counts, host_id=config.host)
-    shipper = _shipper(config, clock, parts, transport)
+    shipper = _shipper(config, clock, parts, sampling.told(transport or _transport(config, clock)))
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
+    sampling.start()
     sampler.start()
     shipping.start()
     try:
         stop.wait()
     finally:
         stop.set()
-        _end(config, sampler, shipper, shipping, parts)
+        _end(config, (sampler, sampling), shipper, shipping, parts)
 
 
 def _parts(config: AgentConfig, clock: Clock) -> _Parts:
@@ -104,11 +103,24 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
     return [reader, *readers_of(config, Shared(catalog, clock, parts.counts, parts.offset))]
 
 
-def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport | None) -> Shipper:
+def _sampling(
+    config: AgentConfig, clock: Clock, parts: _Parts, writing: tuple[Sender, TickWriter], *, own_transport: bool
+) -> Sampling:
+    catalog = load_catalog(config.catalog_files)
+    folder, interval_ms = config.spool_dir, config.interval_ms
+    means = Means(config.sampling, catalog, clock, parts.offset, parts.counts, folder, interval_ms)
+    return Sampling(writing[0], writing[1].write, means, _transport(config, clock) if own_transport else None)
+
+
+def _transport(config: AgentConfig, clock: Clock) -> GatewayTransport:
+    return GatewayTransport(config.gateway, config.token_file, clock, ca_file=config.ca_file)
+
+
+def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport) -> Shipper:
     return Shipper(
         ShipParts(
             spools=parts.spools,
-            transport=transport or GatewayTransport(config.gateway, config.token_file, clock, ca_file=config.ca_file),
+            transport=transport,
             definitions=parts.definitions.known,
             aside=Aside(config.spool_dir / "refused", config.aside_mib * MIB, clock),
             offset=parts.offset,
@@ -122,8 +134,16 @@ def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transp
     )
 
 
-def _end(config: AgentConfig, sampler: Sampler, shipper: Shipper, shipping: threading.Thread, parts: _Parts) -> None:
+def _end(
+    config: AgentConfig,
+    sampled: tuple[Sampler, Sampling],
+    shipper: Shipper,
+    shipping: threading.Thread,
+    parts: _Parts,
+) -> None:
+    sampler, sampling = sampled
     hanging = sampler.stop()
+    sampling.end()
     if hanging:
         logger.warning("left behind, as they hang: %s", ", ".join(hanging))
     shipping.join(config.stop_seconds)

@@ -68,6 +68,8 @@ class Target:
 class ScrapeReader:
     """Reads one target; see `contracts.Reader`."""
 
+    costly = True
+
     def __init__(
         self, target: Target, catalog: Catalog, clock: Clock, counts: Counts, *, host_id: str, rack: str = ""
     ) -> None:

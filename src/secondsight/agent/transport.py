@@ -49,15 +49,7 @@ class GatewayTransport:
         Raises:
             Retryable: No answer came, or there is no token to send.
         """
-        try:
-            token = self._token_file.read_text().strip()
-        except OSError as error:
-            raise Retryable(f"token file {self._token_file} cannot be read: {error.strerror}") from error
-        headers = {
-            "Authorization": f"Bearer {token}",
-            "Content-Type": CONTENT_TYPE,
-            "User-Agent": "secondsight-agent",
-        }
+        headers = {**self._headers(), "Content-Type": CONTENT_TYPE}
         return self._connection.request(
             "POST",
             "/v1/frames",
@@ -66,6 +58,24 @@ class GatewayTransport:
             limit_bytes=ANSWER_LIMIT_BYTES,
             body=body,
         )
+
+    def get(self, target: str, etag: str = "") -> Answer:
+        """Ask for something, unless it is as `etag` names it; a transport is for one thread, posts included.
+
+        Raises:
+            Retryable: No answer came, or there is no token to send.
+        """
+        headers = {**self._headers(), **({"If-None-Match": etag} if etag else {})}
+        return self._connection.request(
+            "GET", target, headers, timeout_seconds=self._timeout_seconds, limit_bytes=ANSWER_LIMIT_BYTES
+        )
+
+    def _headers(self) -> dict[str, str]:
+        try:
+            token = self._token_file.read_text().strip()
+        except OSError as error:
+            raise Retryable(f"token file {self._token_file} cannot be read: {error.strerror}") from error
+        return {"Authorization": f"Bearer {token}", "User-Agent": "secondsight-agent"}
 
     def close(self) -> None:
         """Close the connection."""

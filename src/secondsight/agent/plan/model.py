@@ -50,6 +50,10 @@ class KindPlan:
     interval_ms: int = 0
     metrics: frozenset[str] | None = None
 
+    def is_coarse(self, interval_ms: int) -> bool:
+        """Tell whether less is asked for than a reader of this interval takes: one row a window."""
+        return self.interval_ms >= WINDOW_MS > interval_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Session:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from secondsight.agent.plan.cut import Columns, select
+from secondsight.agent.plan.cut import Columns, happenings, select
 from secondsight.agent.plan.model import FULL_MS, NOTHING, WINDOW_MS, Plan, Selection
 from secondsight.agent.plan.ring import Ring
 from secondsight.agent.plan.stream import Shipped, Stream
@@ -179,7 +179,7 @@ class Stage:
             if left is None:
                 continue
             key = LaneKey(reader.name, tick.collector, tick.source, kind, content.entities.host_id)
-            if self._plan.kind(kind).interval_ms > reader.interval_ms:
+            if self._plan.kind(kind).is_coarse(reader.interval_ms):
                 others += self._coarse(key, reader, tick_ms, left)
             else:
                 others += self._whole(key, tick_ms)
@@ -226,14 +226,14 @@ class Stage:
         first, lane.thin_ms = lane.thin_ms != window_ms, window_ms
         if first:
             return Shipped(tick_ms, content, WINDOW_MS)
-        wanted = select(content, session) if session else None
+        wanted = select(content, session) if session else happenings(content)
         return None if wanted is None else Shipped(tick_ms, wanted, 0)
 
     def _session(self, kind: EntityKind, now_ms: int) -> Selection:
         return self._plan.in_session(kind, now_ms) | self._jobs.of(kind, self._plan.jobs)
 
     def _is_coarse(self, kind: EntityKind, interval_ms: int, tick_ms: int) -> bool:
-        coarse = self._plan.kind(kind).interval_ms > interval_ms
+        coarse = self._plan.kind(kind).is_coarse(interval_ms)
         return coarse and not self._session(kind, tick_ms + self._parts.correction_ms())
 
     def _window_ms(self, tick_ms: int) -> int:
