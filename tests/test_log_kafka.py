@@ -10,10 +10,13 @@ import kafka_broker
 from kafka_broker import Broker
 from log_contract import *  # noqa: F403 - the contract's tests run here
 from log_contract import PARTITIONS, drain, values
+from secondsight.clock import ManualClock
+from secondsight.contracts import Polled
 from secondsight.errors import Permanent, Rejected, Retryable
-from secondsight.log.kafka.admin import backlog_records, open_topics
+from secondsight.log.kafka.admin import Backlog, missing_topics, open_topics
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.consumer import KafkaConsumer
+from secondsight.log.kafka.reader import KafkaReader
 from secondsight.log.kafka.writer import KafkaWriter
 from secondsight.log.topics import Topic
 
@@ -153,19 +156,28 @@ def test_a_static_member_that_comes_back_soon_keeps_its_partitions(server):
 
 
 def test_the_backlog_is_what_a_group_has_not_committed(log):
-    writer = log.writer()
+    writer, clock = log.writer(), ManualClock()
+    backlog = Backlog(log.config, TOPIC, "g", clock)
+    log.closing.append(backlog)
+    assert backlog.records() == 0
     writer.append([(str(number).encode(), b"v") for number in range(40)])
-    assert backlog_records(log.config, TOPIC, "g") == 40
+    clock.move(1)
+    assert backlog.records() == 40
     consumer, taken = log.consumer("g"), {}
     while sum(taken.values()) < 40:
         _take(consumer, taken, log)
     assert _commit_all(consumer, taken)
-    assert backlog_records(log.config, TOPIC, "g") == 0
+    clock.move(1)
+    assert backlog.records() == 0
     writer.append([(b"k", b"v")])
-    assert backlog_records(log.config, TOPIC, "g") == 1
+    assert backlog.records() == 0
+    clock.move(1)
+    assert backlog.records() == 1
 
 
 def test_topics_are_checked(server, log):
+    prefix = log.config.prefix
+    assert missing_topics(log.config, [TOPIC, Topic("u", 1)]) == [f"{prefix}u"]
     open_topics(log.config, [TOPIC])
     with pytest.raises(Permanent, match="partitions"):
         open_topics(log.config, [Topic("t", PARTITIONS + 1)])
@@ -183,10 +195,22 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key(log):
     writer = KafkaWriter(log.config, topic)
     writer.append([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])
     writer.close()
-    reader = KafkaConsumer(log.config, topic, "g")
-    got = dict.fromkeys(values(drain(log, reader, 3)))
-    reader.close()
-    assert {b"2", b"3"} <= set(got)
+    for _ in range(2):
+        reader = KafkaReader(log.config, topic)
+        assert {b"2", b"3"} <= set(values(drain(log, reader, 3)))
+        with pytest.raises(Permanent):
+            reader.commit({0: 3})
+        reader.close()
+
+
+def test_a_reader_from_the_end_sees_what_is_appended_from_then_on(log):
+    writer = log.writer()
+    writer.append([(str(number).encode(), b"old") for number in range(9)])
+    reader = KafkaReader(log.config, TOPIC, from_end=True)
+    log.closing.append(reader)
+    assert reader.poll(1 << 20, 1.0) == Polled((), tuple(range(PARTITIONS)))
+    writer.append([(str(number).encode(), b"new") for number in range(9)])
+    assert values(drain(log, reader, 9)) == [b"new"] * 9
 
 
 def test_brokers_that_are_not_there_are_named():

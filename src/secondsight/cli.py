@@ -116,6 +116,7 @@ def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
         "--history", default="15m", metavar="TIME", help="past of a new simulated fleet: 15m (default), 24h"
     )
     up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
+    up.add_argument("--kafka", default="", metavar="BROKERS", help="keep the log in Kafka: HOST:PORT,HOST:PORT")
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -136,6 +137,7 @@ def _up(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         history_seconds=_history_seconds(arguments.history or ("15m" if is_small else "0")),
         local_agent=not arguments.no_local_agent,
+        kafka=arguments.kafka,
     )
     clock = SystemClock()
     supervisor = Supervisor(options.data, clock, _say, dict(os.environ))

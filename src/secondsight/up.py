@@ -37,6 +37,7 @@ class UpOptions:
         incidents: Incidents of the simulated fleet, by name.
         history_seconds: Past that a new simulated fleet is given, in the background.
         local_agent: Collect from this machine too.
+        kafka: Brokers that hold the log, `HOST:PORT` divided by commas; "" for files in `data`.
     """
 
     data: Path
@@ -47,6 +48,7 @@ class UpOptions:
     seed: int
     history_seconds: int
     local_agent: bool
+    kafka: str = ""
 
 
 def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervisor: Supervisor) -> bool:
@@ -179,6 +181,9 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
             "spool_dir": data / "spool" / "agent",
         },
     }
+    if options.kafka:
+        brokers = {"brokers": options.kafka, "replication": 1}
+        tables |= {"gateway.kafka": brokers, "processor.kafka": brokers}
     text = "".join(_table(name, values) for name, values in tables.items())
     return text + _simulate_settings(options, gateway_url)
 

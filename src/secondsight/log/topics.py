@@ -22,3 +22,13 @@ class Topic:
     max_value_bytes: int = 16 << 20
     compacted: bool = False
     retention_seconds: float = 7 * 86_400.0
+
+
+def definitions_topic() -> Topic:
+    """Return what the topic of definitions has to be; every processor reads the whole of it."""
+    return Topic(DEFINITIONS_TOPIC, 1, compacted=True)
+
+
+def ingest_topic(partitions: int = 1) -> Topic:
+    """Return what the topic of frames has to be."""
+    return Topic(INGEST_TOPIC, partitions)

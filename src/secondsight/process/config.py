@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.log.kafka.config import KafkaConfig
+
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
@@ -10,6 +12,7 @@ class ServeConfig:
 
     Attributes:
         data: Folder of the platform: log, store, addresses.
+        kafka: Brokers that hold the log, instead of files in `data`; they keep it as their topics say.
         readers: Questions that the store answers at once; further ones wait.
         log_hours: Age beyond which segments of the log are deleted, once they are processed.
         log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
@@ -22,6 +25,7 @@ class ServeConfig:
     """
 
     data: Path
+    kafka: KafkaConfig | None = None
     readers: int = 4
     log_hours: float = 48.0
     log_mib: int = 32_768

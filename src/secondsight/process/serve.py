@@ -9,8 +9,9 @@ from secondsight.clock import Clock
 from secondsight.contracts import LogConsumer
 from secondsight.errors import Retryable
 from secondsight.log.embedded import EmbeddedConsumer
+from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.retention import enforce_retention
-from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP
+from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
 from secondsight.process.config import ServeConfig
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.chdb import ChdbStore
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 DEFINITIONS_GROUP = "processor-definitions"
 RETENTION_SECONDS = 60.0
+TOPICS_SECONDS = 1.0
 MIB = 1 << 20
 
 
@@ -36,14 +38,22 @@ def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event) ->
         migrate(store, catalog)
         server = start_store_server(store, config.data / "run")
         try:
-            _process(config, _consumers(config, clock), store, clock, stop)
+            consumers = _consumers(config, clock, stop)
+            if consumers is not None:
+                _process(config, consumers, store, clock, stop)
         finally:
             server.close()
     finally:
         store.close()
 
 
-def _consumers(config: ServeConfig, clock: Clock) -> tuple[LogConsumer, Callable[[], LogConsumer]]:
+Consumers = tuple[LogConsumer, Callable[[], LogConsumer]]
+
+
+def _consumers(config: ServeConfig, clock: Clock, stop: threading.Event) -> Consumers | None:
+    """Return what reads the log, or None if `stop` was set before there was one."""
+    if config.kafka is not None:
+        return _kafka_consumers(config.kafka, stop)
     root = config.data / "log"
 
     def open_definitions() -> LogConsumer:
@@ -52,9 +62,22 @@ def _consumers(config: ServeConfig, clock: Clock) -> tuple[LogConsumer, Callable
     return EmbeddedConsumer(root, INGEST_TOPIC, PROCESSOR_GROUP, clock), open_definitions
 
 
+def _kafka_consumers(kafka: KafkaConfig, stop: threading.Event) -> Consumers | None:
+    from secondsight.log.kafka.admin import missing_topics  # only where the extra is installed
+    from secondsight.log.kafka.consumer import KafkaConsumer
+    from secondsight.log.kafka.reader import KafkaReader
+
+    ingest, definitions = ingest_topic(), definitions_topic()
+    while missing := missing_topics(kafka, (ingest, definitions)):
+        logger.info("waiting for a gateway to make the topics %s", ", ".join(missing))
+        if stop.wait(TOPICS_SECONDS):
+            return None
+    return KafkaConsumer(kafka, ingest, PROCESSOR_GROUP), lambda: KafkaReader(kafka, definitions)
+
+
 def _process(
     config: ServeConfig,
-    consumers: tuple[LogConsumer, Callable[[], LogConsumer]],
+    consumers: Consumers,
     store: ChdbStore,
     clock: Clock,
     stop: threading.Event,
@@ -68,7 +91,8 @@ def _process(
     )
     processor = Processor(*consumers, store, load_catalog(config.catalogue), clock, settings)
     keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
-    keeping.start()
+    if config.kafka is None:
+        keeping.start()
     try:
         processor.run(stop)
         try:
@@ -78,7 +102,8 @@ def _process(
     finally:
         processor.close()
         stop.set()
-        keeping.join()
+        if config.kafka is None:
+            keeping.join()
 
 
 def _keep_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:

@@ -10,9 +10,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported 
     ResourceType,
 )
 
+from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
 from secondsight.log.kafka.config import RECORD_OVERHEAD_BYTES, KafkaConfig
 from secondsight.log.topics import Topic
+
+MEASURE_SECONDS = 1.0
 
 
 def open_topics(config: KafkaConfig, topics: Sequence[Topic]) -> None:
@@ -37,26 +40,57 @@ def open_topics(config: KafkaConfig, topics: Sequence[Topic]) -> None:
         _check(topic, name, len(there[name].partitions), {key: entry.value for key, entry in settings[name].items()})
 
 
-def backlog_records(config: KafkaConfig, topic: Topic, group: str) -> int:
-    """Return how many records of a topic a group has not committed.
+def missing_topics(config: KafkaConfig, topics: Sequence[Topic]) -> list[str]:
+    """Return the names of topics that are not there yet.
 
     Raises:
         Retryable: The brokers are away.
     """
-    name = config.prefix + topic.name
-    reader = kafka.Consumer(config.client() | {"group.id": config.prefix + group, "enable.auto.commit": False})
     try:
-        numbers = reader.list_topics(name, timeout=config.open_seconds).topics[name].partitions
-        wanted = [kafka.TopicPartition(name, number) for number in numbers]
-        total = 0
-        for known in reader.committed(wanted, config.open_seconds):
-            low, high = reader.get_watermark_offsets(known, timeout=config.open_seconds)
-            total += max(high - max(known.offset, low), 0)
+        there = AdminClient(config.client()).list_topics(timeout=config.open_seconds).topics
     except kafka.KafkaException as error:
-        raise Retryable(f"the backlog of {name} cannot be measured: {error}") from error
-    finally:
-        reader.close()
-    return total
+        raise Retryable(f"the brokers {config.brokers} do not answer: {error}") from error
+    return [name for topic in topics if (name := config.prefix + topic.name) not in there]
+
+
+class Backlog:
+    """Measures how far a group is behind, at most every `MEASURE_SECONDS`; one thread uses it."""
+
+    def __init__(self, config: KafkaConfig, topic: Topic, group: str, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._measured: tuple[float, int] | None = None
+        self._name = config.prefix + topic.name
+        told = {"group.id": config.prefix + group, "enable.auto.commit": False}
+        self._client = kafka.Consumer(config.client() | told)
+
+    def records(self) -> int:
+        """Return how many records of the topic the group has not committed.
+
+        Raises:
+            Retryable: The brokers are away.
+        """
+        now = self._clock.monotonic_seconds()
+        if self._measured is None or now - self._measured[0] >= MEASURE_SECONDS:
+            self._measured = now, self._measure()
+        return self._measured[1]
+
+    def close(self) -> None:
+        """Close the client; may be called twice."""
+        self._client.close()
+
+    def _measure(self) -> int:
+        timeout = self._config.open_seconds
+        try:
+            numbers = self._client.list_topics(self._name, timeout=timeout).topics[self._name].partitions
+            wanted = [kafka.TopicPartition(self._name, number) for number in numbers]
+            total = 0
+            for known in self._client.committed(wanted, timeout):
+                low, high = self._client.get_watermark_offsets(known, timeout=timeout)
+                total += max(high - max(known.offset, low), 0)
+        except kafka.KafkaException as error:
+            raise Retryable(f"the backlog of {self._name} cannot be measured: {error}") from error
+        return total
 
 
 def _settings(topic: Topic, replication: int) -> dict[str, str]:

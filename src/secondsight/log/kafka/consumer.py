@@ -3,14 +3,14 @@
 A partition is given up only after what was read of it has been worked off, where the reader says how.
 """
 
-from collections import deque
 from collections.abc import Callable, Mapping
 
 import confluent_kafka as kafka
 
-from secondsight.contracts import LogRecord, Polled
+from secondsight.contracts import Polled
 from secondsight.errors import Retryable
 from secondsight.log.kafka.config import KafkaConfig
+from secondsight.log.kafka.fetch import Fetched
 from secondsight.log.topics import Topic
 
 
@@ -36,7 +36,7 @@ class KafkaConsumer:
         self._consumer: kafka.Consumer | None = None
         self._assigned: set[int] = set()
         self._committed: dict[int, int] = {}
-        self._waiting: deque[kafka.Message] = deque()
+        self._fetched = Fetched(self._name)
 
     def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
         """Return up to `max_bytes` of records, waiting up to `wait_seconds` for one.
@@ -44,20 +44,8 @@ class KafkaConsumer:
         Raises:
             Retryable: The brokers are away.
         """
-        consumer = self._consumer or self._join()
-        records: list[LogRecord] = []
-        size = 0
-        while size < max_bytes:
-            message = self._next(consumer, 0.0 if records else wait_seconds)
-            if message is None:
-                break
-            value = message.value() or b""
-            if records and size + len(value) > max_bytes:
-                self._waiting.appendleft(message)
-                break
-            size += len(value)
-            records.append(LogRecord(*_place(message), message.timestamp()[1], value))
-        return Polled(tuple(_in_order(records)), tuple(sorted(self._assigned)))
+        records = self._fetched.take(self._consumer or self._join(), max_bytes, wait_seconds)
+        return Polled(records, tuple(sorted(self._assigned)))
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Store partition -> next offset to read with the brokers. Never moves backwards.
@@ -83,7 +71,7 @@ class KafkaConsumer:
     def close(self) -> None:
         """Leave the group without committing; may be called twice."""
         consumer, self._consumer = self._consumer, None
-        self._waiting.clear()
+        self._fetched.forget()
         self._assigned.clear()
         if consumer is not None:
             self._before_revoke = None
@@ -105,22 +93,6 @@ class KafkaConsumer:
         consumer = self._consumer = kafka.Consumer(told)
         consumer.subscribe([self._name], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         return consumer
-
-    def _next(self, consumer: kafka.Consumer, wait_seconds: float) -> kafka.Message | None:
-        """Return the next record, or None where none came in time."""
-        if not self._waiting:
-            try:
-                self._waiting.extend(consumer.consume(500, wait_seconds))
-            except kafka.KafkaException as error:
-                raise Retryable(f"topic {self._name} cannot be read: {error}") from error
-        while self._waiting:
-            message = self._waiting.popleft()
-            failure = message.error()
-            if failure is None:
-                return message
-            if failure.code() != kafka.KafkaError._PARTITION_EOF:
-                raise Retryable(f"topic {self._name} cannot be read: {failure.str()}")
-        return None
 
     def _on_assign(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
@@ -145,18 +117,5 @@ class KafkaConsumer:
     def _on_lost(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
         numbers = {partition.partition for partition in partitions}
         self._assigned -= numbers
-        self._waiting = deque(message for message in self._waiting if message.partition() not in numbers)
+        self._fetched.forget(numbers)
         consumer.incremental_unassign(partitions)
-
-
-def _place(message: kafka.Message) -> tuple[int, int]:
-    """Return the partition and the offset of a record that was read."""
-    partition, offset = message.partition(), message.offset()
-    if partition is None or offset is None:
-        raise Retryable("the brokers gave a record without a place")
-    return partition, offset
-
-
-def _in_order(records: list[LogRecord]) -> list[LogRecord]:
-    """Return records by partition, each in the order of its offsets."""
-    return sorted(records, key=lambda record: (record.partition, record.offset))

@@ -12,6 +12,8 @@ from secondsight.log.topics import Topic
 Item = tuple[bytes, bytes]
 
 SERVE_SECONDS = 0.1
+FIRST_GUESS_BYTES = 16_384.0
+MEAN_WEIGHT = 0.01
 PERMANENT_CODES = frozenset(
     {
         kafka.KafkaError.MSG_SIZE_TOO_LARGE,
@@ -32,9 +34,15 @@ class KafkaWriter:
         self._name = config.prefix + topic.name
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._mean_bytes = FIRST_GUESS_BYTES
         self._producer = self._new_producer()
         self._serving = threading.Thread(target=self._serve, name=f"kafka-{topic.name}", daemon=True)
         self._serving.start()
+
+    @property
+    def mean_bytes(self) -> float:
+        """Return about how large the latest records were."""
+        return self._mean_bytes
 
     def append(self, items: Sequence[Item]) -> None:
         """Append (key, value) pairs; they are on all replicas in sync when it returns.
@@ -49,6 +57,8 @@ class KafkaWriter:
             raise Permanent(f"a value is larger than {self._topic.max_value_bytes} bytes")
         if not items:
             return
+        mean = sum(len(value) for _, value in items) / len(items)
+        self._mean_bytes += MEAN_WEIGHT * (mean - self._mean_bytes)
         batch = _Batch(len(items))
         producer = self._producer
         self._send(producer, items, batch)

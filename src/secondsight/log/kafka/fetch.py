@@ -1,0 +1,68 @@
+"""Take records from a client in pieces of bounded size."""
+
+from collections import deque
+from collections.abc import Collection
+
+import confluent_kafka as kafka
+
+from secondsight.contracts import LogRecord
+from secondsight.errors import Retryable
+
+MESSAGES_AT_ONCE = 500
+
+
+class Fetched:
+    """Messages that a client gave and nobody took yet; one thread uses it."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._waiting: deque[kafka.Message] = deque()
+
+    def take(self, consumer: kafka.Consumer, max_bytes: int, wait_seconds: float) -> tuple[LogRecord, ...]:
+        """Return up to `max_bytes` of records, in the order of offsets within each partition; at least one if any came.
+
+        Raises:
+            Retryable: The brokers are away.
+        """
+        records: list[LogRecord] = []
+        size = 0
+        while size < max_bytes:
+            message = self._next(consumer, 0.0 if records else wait_seconds)
+            if message is None:
+                break
+            value = message.value() or b""
+            if records and size + len(value) > max_bytes:
+                self._waiting.appendleft(message)
+                break
+            size += len(value)
+            records.append(LogRecord(*_place(message), message.timestamp()[1], value))
+        return tuple(sorted(records, key=lambda record: (record.partition, record.offset)))
+
+    def forget(self, partitions: Collection[int] | None = None) -> None:
+        """Forget what came of these partitions, or of all."""
+        kept = () if partitions is None else (m for m in self._waiting if m.partition() not in partitions)
+        self._waiting = deque(kept)
+
+    def _next(self, consumer: kafka.Consumer, wait_seconds: float) -> kafka.Message | None:
+        """Return the next record, or None where none came in time."""
+        if not self._waiting:
+            try:
+                self._waiting.extend(consumer.consume(MESSAGES_AT_ONCE, wait_seconds))
+            except kafka.KafkaException as error:
+                raise Retryable(f"topic {self._topic} cannot be read: {error}") from error
+        while self._waiting:
+            message = self._waiting.popleft()
+            failure = message.error()
+            if failure is None:
+                return message
+            if failure.code() != kafka.KafkaError._PARTITION_EOF:
+                raise Retryable(f"topic {self._topic} cannot be read: {failure.str()}")
+        return None
+
+
+def _place(message: kafka.Message) -> tuple[int, int]:
+    """Return the partition and the offset of a record that was read."""
+    partition, offset = message.partition(), message.offset()
+    if partition is None or offset is None:
+        raise Retryable("the brokers gave a record without a place")
+    return partition, offset

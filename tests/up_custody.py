@@ -1,0 +1,74 @@
+"""Compare what a sender was promised with what a platform answers and stores."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from secondsight.store.chdb import ChdbStore
+from up_rig import Platform, Sender, wait_until
+
+
+def let_pass(sender: Sender, acknowledgements: int) -> None:
+    """Wait until every host got so many more acknowledgements."""
+    goal = len(sender.acknowledged) + acknowledgements * sender.hosts * sender.gpus
+    wait_until(lambda: len(sender.acknowledged) >= goal, 90)
+
+
+def wait_for_all(running: Platform, sender: Sender) -> None:
+    """Wait until the newest acknowledged rows can be asked for."""
+    newest = max(tick for _, tick in sender.acknowledged)
+
+    def stored() -> bool:
+        try:
+            fleet = running.get(
+                "/v1/metrics/query", metric="power", groupBy="gpu", **{"from": newest, "to": newest + 1000}
+            )
+        except (AssertionError, OSError):
+            return False
+        return len(fleet["series"]) == sender.hosts * sender.gpus
+
+    wait_until(stored, 90)
+
+
+def compare_with_answers(running: Platform, sender: Sender) -> None:
+    """Every acknowledged row is in the answer for its GPU, with its value, once."""
+    ticks = [tick for _, tick in sender.acknowledged]
+    for gpu in {gpu for gpu, _ in sender.acknowledged}:
+        answer = running.get(
+            f"/v1/gpus/{gpu}/telemetry",
+            metrics="power",
+            resolution="1s",
+            format="columns",
+            **{"from": min(ticks), "to": max(ticks) + 1000},
+        )
+        values = next(iter(answer["series"]))["values"]
+        points = [(ts, value) for ts, value in zip(answer["ts"], values, strict=True) if value is not None]
+        assert len(dict(points)) == len(points)
+        expected = {tick: watts / 1000 for (name, tick), watts in sender.acknowledged.items() if name == gpu}
+        missing = {tick: watts for tick, watts in expected.items() if dict(points).get(tick) != pytest.approx(watts)}
+        assert not missing
+
+
+def compare_with_store(data: Path, sender: Sender) -> None:
+    """The tables themselves: each row once after de-duplication, and 30 s windows that add up to the rows."""
+    store = ChdbStore(data / "hot")
+    try:
+        rows = store.query(
+            "SELECT entity, toUnixTimestamp64Milli(event_time) AS at, gpu_power_watts AS power FROM gpu_1s FINAL"
+            " WHERE entity LIKE 'GPU-crash-%'"
+        ).to_pylist()
+        assert max(Counter((row["entity"], row["at"]) for row in rows).values()) == 1
+        stored = {(row["entity"], row["at"]): row["power"] for row in rows}
+        assert {key: stored.get(key) for key in sender.acknowledged} == sender.acknowledged
+        sums = store.query(
+            "SELECT entity, toUnixTimestamp(window_start) AS at, sum(samples) AS slots FROM gpu_30s FINAL"
+            " WHERE samples > 0 AND entity LIKE 'GPU-crash-%' GROUP BY entity, at"
+        ).to_pylist()
+    finally:
+        store.close()
+    assert sums
+    newest = max(row["at"] for row in sums)
+    for row in sums:
+        inside = [at for entity, at in stored if entity == row["entity"] and at // 30_000 * 30 == row["at"]]
+        assert row["slots"] == len(inside) or row["at"] >= newest - 30
