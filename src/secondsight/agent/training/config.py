@@ -53,8 +53,8 @@ class LogFiles:
     Attributes:
         glob: Which files, an absolute path with `*`, `?`, `[...]` and `**`.
         job: Job id of all of them; found in each path if empty.
-        job_pattern: Regular expression over the path, with a group `job`; a path that it does not match names its
-            job by its file name.
+        job_pattern: Regular expression with a group `job`, whose last match in the path counts; a path without one
+            names its job by its file name.
         engine: `PORT/MODEL` of the inference engine that writes them, as its scraped rows are named; "" for jobs.
         zone: Zone of times that name none, such as Europe/Berlin; UTC if empty.
         from_start: Read files that were there before the agent from their beginning, not from their end.

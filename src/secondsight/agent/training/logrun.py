@@ -67,8 +67,9 @@ class LogRun:
         """
         self._heard, self._has_told = now, True
         at_ms = time_ms if time_ms is not None and -TIME_PAST_MS < time_ms - tick_ms < TIME_AHEAD_MS else tick_ms
-        self._take_step(said, now, at_ms)
-        self._take_loss(said, at_ms)
+        if self.subject.kind is EntityKind.TRAINING:
+            self._take_step(said, now, at_ms)
+            self._take_loss(said, at_ms)
         for key, value in said.gauges.items():
             self._gauge(key, value)
         for (name, label), seconds in said.durations:
@@ -150,7 +151,7 @@ class LogRun:
         happening, attributes, once = said.event
         if happening.kind:
             self._count(("nccl_errors", happening.kind), 1)
-        key = (said.rule, *once)
+        key = (happening.metric, happening.code, *once)
         before = self._once.get(key)
         if before is not None and now - before < ONCE_SECONDS:
             return

@@ -171,8 +171,8 @@ class LogReader:
         node = self._place.host_id
         if files.engine:
             return Subject(EntityKind.INFERENCE, f"{node}:{files.engine}", node)
-        found = re.search(files.job_pattern, path)
-        job = files.job or (found["job"] if found else "") or Path(path).stem
+        found = [match["job"] for match in re.finditer(files.job_pattern, path) if match["job"]]
+        job = files.job or (found[-1] if found else Path(path).stem)
         return Subject(EntityKind.TRAINING, plain_text(job, JOB_CHARACTERS).replace("/", "_"), node)
 
     def _save(self) -> None:

@@ -16,9 +16,6 @@ from secondsight.catalog.scale import conversion
 from secondsight.training import BOUNDS_SECONDS
 
 Key = tuple[str, str]
-OTHER = "other"
-"""Label value of what comes when an entity has as many parts as it may have."""
-
 COUNTS = {
     "steps": "training_steps_total",
     "tokens": "training_tokens_total",
@@ -104,7 +101,9 @@ class Measured:
 
 
 def known_key(catalog: Catalog, name: str, label: str, known: Iterable[Key]) -> Key | None:
-    """Return the key of a name and label as it may be kept: None for an unknown name or a label out of place.
+    """Return the key of a name and label as it may be kept.
+
+    None for an unknown name, a label out of place, or one more part than the metric may have.
 
     Args:
         catalog: Says which names have labels, and how many.
@@ -120,7 +119,7 @@ def known_key(catalog: Catalog, name: str, label: str, known: Iterable[Key]) -> 
     key = (name, label[:PART_VALUE_CHARACTERS])
     kept = set(known)
     siblings = sum(1 for other, _ in kept if other == name)
-    return key if key in kept or siblings < max(metric.parts_maximum - 1, 1) else (name, OTHER)
+    return key if key in kept or siblings < metric.parts_maximum else None
 
 
 def gather(measured: Measured, entity: str, catalog: Catalog, into: Gathered) -> None:
