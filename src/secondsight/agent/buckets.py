@@ -5,11 +5,18 @@ whole, with the reason.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from secondsight.agent.cells import HistogramPoint
+from secondsight.agent.cells import Gathered, HistogramPoint
+from secondsight.agent.exposition import Exposition, Sample, type_of
+from secondsight.agent.settle import Slot
 from secondsight.catalog.metric import Metric, Source
+from secondsight.model import EntityKind
+
+BUCKETS, SUM, COUNT, CREATED = "_bucket", "_sum", "_count", "_created"
+"""What the name of a sample of a histogram ends with."""
 
 COUNT_MAXIMUM = 2**63
 NOT_MEASURED_COUNT = 50
@@ -75,3 +82,59 @@ def _require_buckets(buckets: list[tuple[float, float]]) -> None:
         raise ValueError("histogram_value")
     if any(after[1] < before[1] for before, after in pairwise(buckets)):
         raise ValueError("histogram_decreasing")
+
+
+class Histograms:
+    """Gathers the samples of histograms of one scrape."""
+
+    def __init__(self, exposition: Exposition) -> None:
+        self._exposition = exposition
+        self._series: dict[tuple[str, str, str, str], tuple[str, Series]] = {}
+
+    def add(self, slot: Slot, sample: Sample) -> None:
+        """Take one sample of a series that belongs to a histogram."""
+        key = (slot.source.name, slot.metric.name, slot.entity, slot.part)
+        _, one = self._series.setdefault(key, (slot.host, Series(slot.metric, slot.source, slot.entity, slot.part)))
+        one.has_buckets = one.has_buckets and type_of(self._exposition, sample.name) != "summary"
+        if slot.suffix == BUCKETS:
+            one.buckets.append((slot.bound, sample.value))
+        elif slot.suffix == SUM:
+            one.sum = sample.value
+        elif slot.suffix == COUNT:
+            one.count = sample.value
+        elif math.isfinite(sample.value):
+            one.start_ms = int(sample.value * 1000)
+
+    def take(self, gathered_of: Callable[[str], Gathered]) -> dict[str, str]:
+        """Add the points to their hosts; return engine -> latencies that were counted but not measured."""
+        taken: set[tuple[str, str, str]] = set()
+        unmeasured: dict[str, str] = {}
+        for host, one in sorted(self._series.values(), key=lambda item: item[1].source.rank):
+            gathered = gathered_of(host)
+            key = (one.metric.name, one.entity, one.part)
+            try:
+                point = histogram_point(one)
+            except ValueError as error:
+                gathered.discarded[str(error)] += 1
+                if str(error) == NOT_MEASURED and one.metric.kind is EntityKind.INFERENCE:
+                    unmeasured[one.entity] = ",".join(filter(None, (unmeasured.get(one.entity), one.metric.name)))
+                continue
+            if key in taken:
+                gathered.discarded["duplicate"] += 1
+                continue
+            taken.add(key)
+            gathered.histograms.append(point)
+        return unmeasured
+
+
+def suffix_of(name: str) -> str:
+    """Return which part of a histogram a sample name is."""
+    return next((suffix for suffix in (BUCKETS, SUM, COUNT) if name.endswith(suffix)), BUCKETS)
+
+
+def bound_of(text: str) -> float:
+    """Return the upper bound that a label `le` says, NaN where it says none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -7,6 +7,7 @@ DCGM text sentinel, nothing at all) is a blank of its series, never 0. `openmetr
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from secondsight.model import Quality
 Labels = tuple[tuple[str, str], ...]
 
 LABEL_CACHE_ENTRIES = 20_000
+BYTE_ORDER_MARK = "\ufeff"
 TIME_MS_MINIMUM = 100_000_000_000
 TIME_MS_MAXIMUM = 100_000_000_000_000
 
@@ -119,6 +121,8 @@ _BLANK_WORDS: dict[str, Quality] = {
     "none": Quality.ABSENT_SOURCE_BLANK,
     "null": Quality.ABSENT_SOURCE_BLANK,
     "nil": Quality.ABSENT_SOURCE_BLANK,
+    "<nil>": Quality.ABSENT_SOURCE_BLANK,
+    "not available": Quality.ABSENT_NOT_SUPPORTED,
     "unknown": Quality.ABSENT_SOURCE_BLANK,
     "unknown error": Quality.ABSENT_SOURCE_BLANK,
     "-": Quality.ABSENT_SOURCE_BLANK,
@@ -185,6 +189,15 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
+def whole_ms(seconds: str) -> int:
+    """Return the milliseconds of a written number of seconds; finer digits are cut off, never rounded up."""
+    return int(min(max(Decimal(seconds), Decimal(-(10**15))), Decimal(10**15)) * 1000)
+
+
+def _bare(word: str) -> str:
+    return word.strip("\"'").strip("[]").lower()
+
+
 def _first_repeated(names: list[str]) -> str:
     return next(name for position, name in enumerate(names) if name in names[:position])
 
@@ -199,7 +212,7 @@ class _Parser:
         self._ended = False
 
     def parse(self, text: str) -> Exposition:
-        lines = text.split("\n")
+        lines = text.removeprefix(BYTE_ORDER_MARK).split("\n")
         for number, line in enumerate(lines, 1):
             found = _PLAIN_LINE(line)
             if found is None or self._ended:
@@ -250,7 +263,7 @@ class _Parser:
                 return None
             time_ms = int(text)
         else:
-            time_ms = round(min(float(text), 1e15) * 1000)
+            time_ms = whole_ms(text)
         if TIME_MS_MINIMUM <= time_ms < TIME_MS_MAXIMUM:
             return time_ms
         expected = "milliseconds" if self._syntax is Syntax.TEXT else "seconds"
@@ -308,10 +321,10 @@ class _Parser:
         if exemplar is not None:
             rest = rest[: exemplar.start()].rstrip(" \t")
             self._keep_exemplar(number, exemplar[0].lstrip(" \t#"))
-        quality = _BLANK_WORDS.get(rest.strip("[]").lower())
+        quality = _BLANK_WORDS.get(_bare(rest))
         words = rest.split()
         if quality is None and len(words) == 2:
-            quality = _BLANK_WORDS.get(words[0].strip("[]").lower())
+            quality = _BLANK_WORDS.get(_bare(words[0]))
         if quality is not None:
             self._read_blank(number, name, labels, quality, rest)
         elif len(words) > 2 or not _is_number(words[0]):

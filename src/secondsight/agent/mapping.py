@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from secondsight.agent import identity
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.buckets import NOT_MEASURED, Series, histogram_point
+from secondsight.agent.buckets import BUCKETS, CREATED, Histograms, bound_of, suffix_of
 from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_discarded
 from secondsight.agent.changes import Facts, LastValues
 from secondsight.agent.derived import NAMES as DERIVED_FROM
@@ -33,8 +33,6 @@ ENTITIES_MAXIMUM = 10_000
 
 HOUR_MS = 3_600_000
 EVENT_CODE_MAXIMUM = 2**53
-
-_BUCKETS, _SUM, _COUNT, _CREATED = "_bucket", "_sum", "_count", "_created"
 
 
 @dataclass(slots=True)
@@ -92,11 +90,11 @@ class Mapper:
         own = mapped.of(self._origin.host_id)
         own.discarded.update("parse" for rejection in exposition.rejections if rejection.code != "value_missing")
         settled = Settled()
-        series: dict[tuple[str, str, str, str], tuple[str, Series]] = {}
+        histograms = Histograms(exposition)
         for sample in exposition.samples:
             for slot in self._slots_of(sample.name, sample.labels, exposition, mapped):
                 if slot.suffix:
-                    _add_to_series(series, slot, sample, exposition)
+                    histograms.add(slot, sample)
                 else:
                     settled.add(self._candidate(slot, sample, exposition, stale_before_ms))
         for blank in exposition.blanks:
@@ -104,7 +102,7 @@ class Mapper:
                 if not slot.suffix:
                     settled.add(Candidate(slot, None, blank.quality, None))
         self._take_cells(settled, mapped, tick_ms)
-        self._note_unmeasured(_take_histograms(series.values(), mapped))
+        self._note_unmeasured(histograms.take(mapped.of))
         self._derived.add(exposition.samples, mapped.hosts)
         self._take_facts(mapped, tick_ms)
         if self._origin.attribution:
@@ -148,7 +146,7 @@ class Mapper:
         if name in DERIVED_FROM:
             return "derived"
         if not bindings:
-            is_created = name.endswith(_CREATED) and type_of(exposition, name) != "gauge"
+            is_created = name.endswith(CREATED) and type_of(exposition, name) != "gauge"
             return "created" if is_created else "unknown_metric"
         if "quantile" in known:
             return "summary_quantile"
@@ -167,10 +165,10 @@ class Mapper:
         for spelling in _spellings(name):
             bindings = self._catalog.exposition(spelling)
             if bindings:
-                return (_suffix(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
-            base = spelling.removesuffix(_CREATED)
-            if base != spelling and self._catalog.exposition(base + _BUCKETS):
-                return _CREATED, self._catalog.exposition(base + _BUCKETS)
+                return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
+            base = spelling.removesuffix(CREATED)
+            if base != spelling and self._catalog.exposition(base + BUCKETS):
+                return CREATED, self._catalog.exposition(base + BUCKETS)
         return "", ()
 
     def _slot(self, metric: Metric, source: Source, labels: dict[str, str], suffix: str) -> Slot | str:
@@ -182,14 +180,14 @@ class Mapper:
             part = identity.part_of(metric, source, labels)
         except ValueError as error:
             return str(error)
-        if suffix == _BUCKETS and "le" not in labels:
+        if suffix == BUCKETS and "le" not in labels:
             return "parse"
         if len(self._attributes) >= ENTITIES_MAXIMUM and (entity, part) not in self._attributes:
             return "entities_limit"
         attributes = self._attributes.setdefault((entity, part), identity.attributes_of(metric.kind, labels, part))
         on_slice = metric.kind is EntityKind.GPU and identity.is_on_slice(labels)
         refused = Quality.ABSENT_NOT_SUPPORTED if on_slice and metric.name in identity.NOT_ON_SLICES else None
-        bound = _bound(labels["le"]) if suffix == _BUCKETS else math.nan
+        bound = bound_of(labels["le"]) if suffix == BUCKETS else math.nan
         attributed = metric.kind is EntityKind.GPU and on_slice == bool(part)
         workload = identity.workload_of(labels) if attributed else Workload("", "", "")
         fixed = metric.type not in (MetricType.INFO, MetricType.HISTOGRAM) and not source.help_scales
@@ -328,44 +326,6 @@ class Mapper:
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
 
 
-def _add_to_series(
-    series: dict[tuple[str, str, str, str], tuple[str, Series]], slot: Slot, sample: Sample, exposition: Exposition
-) -> None:
-    key = (slot.source.name, slot.metric.name, slot.entity, slot.part)
-    _, one = series.setdefault(key, (slot.host, Series(slot.metric, slot.source, slot.entity, slot.part)))
-    one.has_buckets = one.has_buckets and type_of(exposition, sample.name) != "summary"
-    if slot.suffix == _BUCKETS:
-        one.buckets.append((slot.bound, sample.value))
-    elif slot.suffix == _SUM:
-        one.sum = sample.value
-    elif slot.suffix == _COUNT:
-        one.count = sample.value
-    elif math.isfinite(sample.value):
-        one.start_ms = int(sample.value * 1000)
-
-
-def _take_histograms(series: Iterable[tuple[str, Series]], mapped: Mapped) -> dict[str, str]:
-    """Add the points; return engine -> latencies that were not measured, although they were counted."""
-    taken: set[tuple[str, str, str]] = set()
-    unmeasured: dict[str, str] = {}
-    for host, one in sorted(series, key=lambda item: item[1].source.rank):
-        gathered = mapped.of(host)
-        key = (one.metric.name, one.entity, one.part)
-        try:
-            point = histogram_point(one)
-        except ValueError as error:
-            gathered.discarded[str(error)] += 1
-            if str(error) == NOT_MEASURED and one.metric.kind is EntityKind.INFERENCE:
-                unmeasured[one.entity] = ",".join(filter(None, (unmeasured.get(one.entity), one.metric.name)))
-            continue
-        if key in taken:
-            gathered.discarded["duplicate"] += 1
-            continue
-        taken.add(key)
-        gathered.histograms.append(point)
-    return unmeasured
-
-
 def _spellings(name: str) -> Iterable[str]:
     """Give the spellings of a name to look up: as it is, in upper case for DCGM, and as engines behind Ray have it."""
     yield name
@@ -377,14 +337,3 @@ def _spellings(name: str) -> Iterable[str]:
             own = f"{engine}{'_' if engine == 'trtllm' else ':'}{plain[len(engine) + 1 :]}"
             yield own
             yield own + "_total"
-
-
-def _suffix(name: str) -> str:
-    return next((suffix for suffix in (_BUCKETS, _SUM, _COUNT) if name.endswith(suffix)), _BUCKETS)
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from secondsight.agent.exposition import Labels, Sample, parse_labels
+from secondsight.agent.exposition import Labels, Sample, parse_labels, whole_ms
 from secondsight.errors import Rejected
 
 EXEMPLAR_LABELS_CHARACTERS = 128
@@ -73,7 +73,7 @@ class _Family:
 
 
 def parse_strict(text: str) -> list[Sample]:
-    """Read a whole exposition by the letter of OpenMetrics 1.0. Timestamps are given in ms, rounded.
+    """Read a whole exposition by the letter of OpenMetrics 1.0. Timestamps are given in whole ms.
 
     Raises:
         Rejected: code `openmetrics`; the message names the line and what is wrong with it.
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def _sample(point: _Point) -> Sample:
-    time_ms = None if point.seconds is None else round(point.seconds * 1000)
+    time_ms = None if point.seconds is None else whole_ms(repr(point.seconds))
     return Sample(point.line, point.name, point.labels, point.value, time_ms)
 
 
