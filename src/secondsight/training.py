@@ -88,6 +88,7 @@ class Run:
     _last_step_at: float | None
     _next_send: float
     _away_until: float
+    _socket: socket.socket | None = None
 
     def __init__(  # noqa: PLR0913 # what a caller may say, by keyword
         self,
@@ -249,7 +250,7 @@ class Run:
             if self._pid == os.getpid():
                 self._event("end", {"outcome": outcome[:NAME_CHARACTERS]})
                 self._send()
-            self._socket.close()
+            self._shut()
         except Exception:  # noqa: BLE001 # the job goes on
             self._broken += 1
 
@@ -264,8 +265,17 @@ class Run:
     def _begin(self) -> None:
         self._pid = os.getpid()
         self._head = {"v": VERSION, "pid": self._pid, "start": time.time_ns(), **self._said}
+        self._shut()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def __del__(self) -> None:
+        self._shut()
 
     def _add(self, key: str, count: Any) -> None:
         number = _number(count)
@@ -372,7 +382,8 @@ class Run:
             data = self._datagram(self._counts)
             if len(data) > DATAGRAM_BYTES_MAXIMUM:
                 data = self._datagram({key: n for key, n in self._counts.items() if not key.startswith(_DETAILS)})
-            self._socket.sendto(data, self._path)
+            if self._socket is not None:
+                self._socket.sendto(data, self._path)
         except OSError as error:
             self._lost += 1
             if error.errno in _AWAY:
