@@ -110,10 +110,17 @@ def _expand(item: str) -> Iterator[str]:
         return
     before, ranges, after = found.groups()
     for part in ranges.split(","):
-        matched = _RANGE(part.strip())
-        if not matched:
-            continue
-        width = len(matched[1])
-        for number in range(int(matched[1]), int(matched[2] or matched[1]) + 1):
+        for middle in _members(part.strip()):
             for rest in _expand(after) if after else ("",):
-                yield f"{before}{number:0{width}d}{rest}"
+                yield f"{before}{middle}{rest}"
+
+
+def _members(part: str) -> Iterator[str]:
+    """Give the members of a range such as `001-128`, with as many digits as its first has, or the one text there is."""
+    matched = _RANGE(part)
+    if not matched:
+        yield part
+        return
+    width = len(matched[1])
+    for number in range(int(matched[1]), int(matched[2] or matched[1]) + 1):
+        yield f"{number:0{width}d}"
