@@ -82,7 +82,7 @@ class Run:
     _gauges: dict[str, float]
     _events: list[dict[str, object]]
     _names: dict[str, set[str]]
-    _head: dict[str, object]
+    _head: str
     _step: int
     _broken: int
     _last_step_at: float | None
@@ -264,7 +264,8 @@ class Run:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._head = {"v": VERSION, "pid": self._pid, "start": time.time_ns(), **self._said}
+        head = {"v": VERSION, "pid": self._pid, "start": time.time_ns(), **self._said}
+        self._head = _encode(head)[:-1] + ","
         self._shut()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
@@ -400,9 +401,10 @@ class Run:
         the last values. `e` holds events that no datagram has told yet. `lost` counts datagrams that were dropped,
         `broken` values that were no numbers.
         """
-        told = {"seq": self._sequence, "lost": self._lost, "broken": self._broken}
-        said = {**self._head, **told, "c": counts, "g": self._gauges, "e": self._events}
-        return _encode(said).encode("utf-8", "replace")
+        told = {"seq": self._sequence, "lost": self._lost, "broken": self._broken, "c": counts, "g": self._gauges}
+        if self._events:
+            told["e"] = self._events
+        return (self._head + _encode(told)[1:]).encode()
 
     def _read_memory(self) -> None:
         """Take the allocator's figures, if the job has torch and uses a GPU; never imports anything."""
