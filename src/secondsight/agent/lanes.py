@@ -9,7 +9,8 @@ watermark, and a backlog is never late.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secondsight.agent.spool.classes import ClassSpool, Spools
+from secondsight.agent.spool.classes import Spools
+from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.records import SpoolRecord
 from secondsight.clock import Clock
 

@@ -121,7 +121,7 @@ class SelfReader:
 
     def _spool_cells(self) -> list[Cell]:
         spools = self._parts.spools
-        held_bytes = spools.size_bytes
+        held_bytes = spools.waiting_bytes
         return [
             self._cell("agent_spool_bytes", held_bytes),
             self._cell("agent_spool_utilization_ratio", min(held_bytes / self._parts.spool_limit_bytes, 1.0)),

@@ -19,7 +19,8 @@ from secondsight.agent.declare import declaration
 from secondsight.agent.lanes import LaneConfig, Lanes, Turn
 from secondsight.agent.offset import ClockOffset, Exchange
 from secondsight.agent.pace import Backoff, BatchBytes
-from secondsight.agent.spool.classes import ClassSpool, Spools
+from secondsight.agent.spool.classes import Spools
+from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.losses import LossReason
 from secondsight.agent.spool.records import SpoolRecord
 from secondsight.agent.threads import name_thread

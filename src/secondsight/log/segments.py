@@ -81,6 +81,7 @@ class SegmentWriter:
         self._began_ms: int | None = None
         self._written_bytes = 0
         self._written_offset = 0
+        self._dirty = False
         folder.mkdir(parents=True, exist_ok=True)
         empty = known.base if known and known.size_bytes == 0 else None
         bases = [base for base in segment_bases(folder) if base != empty]
@@ -114,20 +115,33 @@ class SegmentWriter:
         self._written_bytes += len(data)
         self._written_offset += len(payloads)
 
-    def commit(self) -> None:
-        """Make what is staged durable.
+    def commit(self, *, durable: bool = True) -> None:
+        """Show readers what is staged; durable when it returns, unless that is left to a later `sync`.
 
         Raises:
             OSError: Call `abandon`; after a failed sync the segment is not written to again.
         """
         if not self.staged_records:
             return
+        self._dirty = True
+        if durable:
+            self.sync()
+        self.committed = Committed(self.committed.base, self._written_bytes, self._written_offset)
+
+    def sync(self) -> None:
+        """Make durable what was committed without.
+
+        Raises:
+            OSError: As `commit`.
+        """
+        if not self._dirty:
+            return
         try:
             self._disk.sync(self._fd)
         except OSError:
             self._sealed = True
             raise
-        self.committed = Committed(self.committed.base, self._written_bytes, self._written_offset)
+        self._dirty = False
 
     def abandon(self) -> None:
         """Take back what is not committed."""
@@ -142,6 +156,7 @@ class SegmentWriter:
         """Give up the last segment, so that it can be deleted; the next record is at least `next_offset`."""
         self.close()
         self._sealed = True
+        self._dirty = False
         last = self.committed
         self.committed = Committed(last.base, last.size_bytes, max(next_offset, last.next_offset))
         self._rewind()
@@ -164,6 +179,7 @@ class SegmentWriter:
     def _roll(self) -> None:
         if self.staged_records:
             self.commit()
+        self.sync()
         base = self.committed.next_offset
         if segment_path(self._folder, base).exists():
             base += 1

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.spool.account import losses_of_frames, losses_of_tally, span_of
-from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
-from secondsight.agent.spool.ranges import Span
+from secondsight.agent.spool.custody import ClassSpool, Custody
+from secondsight.agent.spool.losses import Declared, LossBook, LossReason
 from secondsight.agent.spool.records import NO_SPACE, Spool, SpoolRecord
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
 from secondsight.clock import Clock
@@ -36,6 +35,8 @@ MAX_SEGMENT_SECONDS = 3600.0
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + 200
 REOPEN_SECONDS = 5.0
 EARLIER = "frames"
+LATE_FOLDERS = ("p1", "p2")
+"""A power cut may cost the last seconds of these; every sync costs the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +56,10 @@ class SpoolBounds:
     floor_ratio: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ClassSpool:
-    """One spool with its class; an earlier one is only drained."""
-
-    priority: Priority
-    spool: Spool
-    is_earlier: bool = False
-
-
 class Spools:
     """The records of one agent that are neither acknowledged nor declared lost. Safe to call from threads.
 
-    Counts `dropped:REASON` records, `shed_rows:class=C,kind=K,reason=R` and `shed_values:...`.
+    What is given up is counted as `Custody` says.
     """
 
     def __init__(
@@ -102,10 +94,11 @@ class Spools:
         self._lock = threading.RLock()
         self._reopen_at = 0.0
         self._fault = ""
+        self._is_pressed = False
         self._members: list[ClassSpool] = []
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-        self._book = LossBook(folder / "losses", self._disk)
+        self._custody = Custody(LossBook(folder / "losses", self._disk), counts, collector_id)
         segment_bytes = min(max(bounds.max_bytes // SEGMENTS_PER_SPOOL, MIN_SEGMENT_BYTES), MAX_SEGMENT_BYTES)
         segment_seconds = min(MAX_SEGMENT_SECONDS, bounds.max_age_seconds / SEGMENTS_PER_SPOOL)
         self._segments = SegmentConfig(segment_bytes, max(segment_seconds, 1.0))
@@ -130,6 +123,12 @@ class Spools:
         """Return how many bytes the segments take on disk."""
         with self._lock:
             return sum(member.spool.size_bytes for member in self._members)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Return how many bytes the segments take of classes that owe something."""
+        with self._lock:
+            return sum(member.spool.size_bytes for member in self._members if member.spool.records)
 
     @property
     def oldest_age_seconds(self) -> float:
@@ -198,7 +197,7 @@ class Spools:
                     records = member.spool.read(max_records, max_bytes, start)
                     if not member.spool.missing:
                         return records
-                    self._lose_missing(member)
+                    self._custody.lose_missing(member)
                     if records:
                         return records
             except OSError as error:
@@ -215,8 +214,7 @@ class Spools:
                 member.spool.settle(first, end)
             except OSError as error:
                 raise Retryable(f"spool cursor of {member.spool.folder} cannot be written: {error}") from error
-            if member.is_earlier and not member.spool.records:
-                self._remove_earlier(member)
+            self._tidy(member)
 
     def lose(self, member: ClassSpool, record: SpoolRecord, reason: LossReason) -> None:
         """Declare one record lost and settle it.
@@ -225,12 +223,10 @@ class Spools:
             Retryable: The disk fails; see `settle`.
         """
         with self._lock:
-            span = (record.sequence, record.sequence + 1)
-            losses = losses_of_frames(member.priority, reason, [record], member.spool.spool_id)
-            if not losses:
-                tally = member.spool.tally_of_span(*span)
-                losses = losses_of_tally(self._unread(member, reason), tally, span)
-            self._lose(member, span, losses)
+            try:
+                self._custody.lose_record(member, record, reason)
+            except OSError as error:
+                raise Retryable(f"spool cursor of {member.spool.folder} cannot be written: {error}") from error
 
     def tend(self) -> None:
         """Shed what is too old, and what the floor of the file system asks for; call it now and then.
@@ -242,26 +238,26 @@ class Spools:
             try:
                 self._expire(self._clock.now_ms() - round(self._bounds.max_age_seconds * 1000))
                 while (reason := self._pressure(0)) is not None and self._shed(Priority.P0, reason):
-                    pass
+                    self._is_pressed = True
             except OSError as error:
                 raise Retryable(f"spool {self._folder} cannot be cut: {error}") from error
 
     def to_report(self) -> tuple[int, tuple[Declared, ...]]:
         """Return the id of the loss book and the declarations that wait to be reported."""
         with self._lock:
-            return self._book.book_id, self._book.to_report()
+            return self._custody.book.book_id, self._custody.book.to_report()
 
     def reported(self, numbers: Sequence[int]) -> None:
         """Forget declarations that a gateway took."""
         with self._lock:
-            self._book.reported(numbers)
+            self._custody.book.reported(numbers)
 
     def close(self) -> None:
         """Close all files; may be called twice."""
         with self._lock:
             for member in self._members:
                 member.spool.close()
-            self._book.close()
+            self._custody.book.close()
 
     def _by_class(self, what: str) -> dict[Priority, Tally]:
         found: dict[Priority, Tally] = {}
@@ -290,7 +286,7 @@ class Spools:
             if self._fault:
                 logger.info("spool %s is back", self._folder)
             self._fault = ""
-            self._finish_declared()
+            self._custody.finish(self._members)
 
     def _open_members(self) -> list[ClassSpool]:
         members: list[ClassSpool] = []
@@ -305,48 +301,43 @@ class Spools:
         return members
 
     def _open_spool(self, folder: Path) -> Spool:
-        spool = Spool(folder, self._segments, self._clock, self._disk)
+        syncs_late = folder.name in LATE_FOLDERS
+        spool = Spool(folder, self._segments, self._clock, self._disk, syncs_late=syncs_late)
         if spool.was_wiped:
             logger.warning("segments of %s are gone: what they held cannot be counted", folder)
         return spool
 
-    def _finish_declared(self) -> None:
-        """Settle what a crash left declared and unsettled."""
-        self._book.try_load()
-        for spool_id, first, end in list(self._book.covers):
-            for member in self._members:
-                if member.spool.spool_id == spool_id:
-                    member.spool.settle(first, end)
-            self._book.settled(spool_id, (first, end))
-
     def _append(self, priority: Priority, frames: Sequence[bytes]) -> None:
         size_bytes = sum(RECORD_OVERHEAD_BYTES + len(frame) for frame in frames)
         if not self._members:
-            self._refuse(priority, frames, LossReason.UNWRITABLE)
+            self._custody.refuse(priority, frames, LossReason.UNWRITABLE)
             raise Retryable(f"spool {self._folder} cannot be opened: {self._fault}")
         if size_bytes > min(self._bounds.max_bytes, MAX_PAYLOAD_BYTES):
-            self._refuse(priority, frames, LossReason.SPOOL_FULL)
+            self._custody.refuse(priority, frames, LossReason.SPOOL_FULL)
             raise Permanent(f"{size_bytes} bytes do not fit a spool of {self._bounds.max_bytes}")
         try:
             self._append_or_shed(priority, frames, size_bytes)
         except OSError as error:
             reason = LossReason.DISK_FULL if error.errno in NO_SPACE else LossReason.UNWRITABLE
-            self._refuse(priority, frames, reason)
+            self._custody.refuse(priority, frames, reason)
             raise Retryable(f"spool {self._folder} cannot be written: {error}") from error
 
     def _append_or_shed(self, priority: Priority, frames: Sequence[bytes], size_bytes: int) -> None:
+        self._is_pressed = False
         while (reason := self._pressure(size_bytes)) is not None:
+            self._is_pressed = True
             if not self._shed(priority, reason):
-                self._refuse(priority, frames, reason)
+                self._custody.refuse(priority, frames, reason)
                 raise Retryable(f"spool {self._folder} has no room: {reason}")
         while True:
             try:
                 self._writable(priority).append_many(frames)
             except OSError as error:
-                if error.errno in NO_SPACE and self._shed(priority, LossReason.DISK_FULL):
-                    continue
-                raise
-            return
+                self._is_pressed = error.errno in NO_SPACE
+                if not (self._is_pressed and self._shed(priority, LossReason.DISK_FULL)):
+                    raise
+            else:
+                return
 
     def _writable(self, priority: Priority) -> Spool:
         return next(one.spool for one in self._members if one.priority == priority and not one.is_earlier)
@@ -366,11 +357,7 @@ class Spools:
         left = {member.spool.folder: member.spool.owed for member in self._members}
         for member, owed, span in held:
             logger.error("somebody deleted %s under the agent: what it held is lost", member.spool.folder)
-            lost = minus(owed, left.get(member.spool.folder, NOTHING))
-            unread = Loss(
-                LossReason.DAMAGED, member.priority, "", self._collector_id, 0, spool_id=member.spool.spool_id
-            )
-            self._declare([loss for loss in losses_of_tally(unread, lost, span) if loss.kind])
+            self._custody.lose_deleted(member, minus(owed, left.get(member.spool.folder, NOTHING)), span)
 
     def _pressure(self, size_bytes: int) -> LossReason | None:
         """Return why further bytes have no room, or None."""
@@ -382,13 +369,14 @@ class Spools:
 
     def _shed(self, priority: Priority, reason: LossReason) -> bool:
         """Give up the oldest segment of the least important class, for the sake of `priority`; False if none may go."""
-        victim = self._victim(priority, reason)
-        if victim is None:
-            return False
-        if victim.spool.drop_quarantined():
-            return True
-        self._shed_oldest(victim, reason)
-        return True
+        spent = [member for member in self._members if member.spool.segments and not member.spool.records]
+        for member in spent:
+            member.spool.compact()
+        victim = None if spent else self._victim(priority, reason)
+        if victim is not None and not victim.spool.drop_quarantined():
+            self._custody.shed_oldest(victim, reason)
+            self._tidy(victim)
+        return bool(spent) or victim is not None
 
     def _victim(self, priority: Priority, reason: LossReason) -> ClassSpool | None:
         for candidate in sorted(Priority, reverse=True):
@@ -400,80 +388,17 @@ class Spools:
                 return members[0]
         return None
 
-    def _shed_oldest(self, member: ClassSpool, reason: LossReason) -> None:
-        spool, span = member.spool, member.spool.oldest_segment()
-        losses = losses_of_frames(member.priority, reason, spool.walk(*span), spool.spool_id)
-        losses += self._unread_losses(member, reason, span, losses)
-        self._lose(member, span, losses)
-
-    def _unread_losses(self, member: ClassSpool, reason: LossReason, span: Span, read: Sequence[Loss]) -> list[Loss]:
-        """Return the losses of what is owed in a span and could not be read."""
-        spool = member.spool
-        owed, records = spool.owed_in(*span)
-        for loss in read:
-            owed = minus(owed, loss.tally)
-            records -= loss.records
-        first = max(span[0], spool.first_owed)
-        return losses_of_tally(self._unread(member, reason), owed, (first, first + records)) if records > 0 else []
-
-    def _lose_missing(self, member: ClassSpool) -> None:
-        spool = member.spool
-        spans, spool.missing = spool.missing, []
-        for span in spans:
-            tally = spool.tally_of_span(*span)
-            self._lose(member, span, losses_of_tally(self._unread(member, LossReason.DAMAGED, span), tally, span))
-
-    def _lose(self, member: ClassSpool, span: Span, losses: Sequence[Loss]) -> None:
-        """Declare, then settle.
-
-        Raises:
-            Retryable: The cursor cannot be written; the book remembers.
-        """
-        spool_id = member.spool.spool_id
-        self._declare(losses, [(spool_id, span)])
-        try:
-            member.spool.settle(*span)
-        except OSError as error:
-            raise Retryable(f"spool cursor of {member.spool.folder} cannot be written: {error}") from error
-        self._book.settled(spool_id, span)
-        if member.is_earlier and not member.spool.records:
-            self._remove_earlier(member)
-
-    def _refuse(self, priority: Priority, frames: Sequence[bytes], reason: LossReason) -> None:
-        records = [SpoolRecord(-1, 0, frame) for frame in frames]
-        losses = losses_of_frames(priority, reason, records, 0)
-        rest = len(frames) - sum(loss.records for loss in losses)
-        if rest:
-            losses.append(Loss(reason, priority, "", self._collector_id, rest))
-        self._declare(losses)
-
-    def _declare(self, losses: Sequence[Loss], covers: Sequence[tuple[int, Span]] = ()) -> None:
-        for loss in losses:
-            self._counts.add(f"dropped:{loss.reason}", loss.records)
-            label = f"class={loss.priority.value},kind={loss.kind},reason={loss.reason}"
-            self._counts.add(f"shed_rows:{label}", loss.rows)
-            self._counts.add(f"shed_values:{label}", loss.values)
-        self._book.declare(losses, covers)
-
-    def _unread(self, member: ClassSpool, reason: LossReason, span: Span | None = None) -> Loss:
-        first_ms, last_ms = span_of(member.spool.heads_around(*span)) if span else (0, 0)
-        return Loss(
-            reason,
-            member.priority,
-            "",
-            self._collector_id,
-            0,
-            first_ms=first_ms,
-            last_ms=last_ms,
-            spool_id=member.spool.spool_id,
-        )
-
     def _expire(self, before_ms: int) -> None:
         for member in self._members:
             while member.spool.records and member.spool.newest_ms_of_oldest_segment() < before_ms:
-                self._shed_oldest(member, LossReason.RETENTION)
+                self._custody.shed_oldest(member, LossReason.RETENTION)
 
-    def _remove_earlier(self, member: ClassSpool) -> None:
-        member.spool.close()
-        self._members.remove(member)
-        shutil.rmtree(member.spool.folder, ignore_errors=True)
+    def _tidy(self, member: ClassSpool) -> None:
+        """After settling: free space at once while it is scarce, and remove an earlier spool that is empty."""
+        if self._is_pressed and not member.spool.records:
+            with suppress(OSError):
+                member.spool.compact()
+        if member.is_earlier and not member.spool.records:
+            member.spool.close()
+            self._members.remove(member)
+            shutil.rmtree(member.spool.folder, ignore_errors=True)

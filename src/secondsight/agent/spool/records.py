@@ -12,9 +12,10 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from secondsight.agent.spool.ranges import Ranges, Span, owed_spans, with_span
 from secondsight.agent.spool.tally import (
@@ -49,6 +50,9 @@ REMEMBERED_APPENDS = 256
 RANGES_MAXIMUM = 200
 """Ranges that the cursor has room for; more are remembered until a restart, and what is in them may come again."""
 
+SYNC_SECONDS = 5.0
+KEPT_BYTES = 256 << 10
+"""A segment smaller than this stays when everything in it is settled, and is written on."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 _READ_BYTES = 1 << 20
@@ -68,11 +72,29 @@ class SpoolRecord:
     before: Tally | None = None
 
 
+class _Append(NamedTuple):
+    """An append of this process: its first sequence, when it was, and the tally before it."""
+
+    first: int
+    time_ms: int
+    before: Tally
+
+
 class Spool:
     """The records of one class. Not safe to call from several threads. Calls block on the disk and raise OSError."""
 
-    def __init__(self, folder: Path, config: SegmentConfig, clock: Clock, disk: Disk) -> None:
+    def __init__(
+        self, folder: Path, config: SegmentConfig, clock: Clock, disk: Disk, *, syncs_late: bool = False
+    ) -> None:
         """Open a spool, making it when it is not there.
+
+        Args:
+            folder: Of this spool alone.
+            config: When a new segment begins.
+            clock: Clock of the host.
+            disk: File system.
+            syncs_late: Appends are made durable when they are read, or after `SYNC_SECONDS`: a power cut may cost
+                them, the end of the process does not.
 
         Raises:
             Permanent: Another process has it open.
@@ -82,7 +104,10 @@ class Spool:
         self.missing: list[Span] = []
         self._clock = clock
         self._disk = disk
-        self._appends: deque[tuple[int, int]] = deque(maxlen=REMEMBERED_APPENDS)
+        self._syncs_late = syncs_late
+        self._segment_bytes = config.max_bytes
+        self._synced_at = clock.monotonic_seconds()
+        self._appends: deque[_Append] = deque(maxlen=REMEMBERED_APPENDS)
         self._oldest: tuple[int, int] | None = None
         self._spool_id = self._acked = 0
         self._ahead: Ranges = ()
@@ -146,6 +171,9 @@ class Spool:
         """Return when the first owed record was appended, or the next sound one; None when nothing is owed."""
         if not self.records:
             return None
+        known = next((append for append in reversed(self._appends) if append.first <= self._acked), None)
+        if known is not None:
+            return known.time_ms
         if self._oldest is None or self._oldest[0] != self._acked:
             records = self._read_with(self._peeker, self._acked, 1, 1)
             self._oldest = (self._acked, records[0].append_time_ms if records else self._clock.now_ms())
@@ -157,7 +185,7 @@ class Spool:
 
     def appended_since(self, time_ms: int) -> int:
         """Return the first sequence that is known to be appended at `time_ms` or later."""
-        return next((sequence for sequence, at_ms in self._appends if at_ms >= time_ms), self.next_sequence)
+        return next((append.first for append in self._appends if append.time_ms >= time_ms), self.next_sequence)
 
     def append_many(self, payloads: Sequence[bytes]) -> range:
         """Append payloads with one sync and return their sequences; when it raises, none is there."""
@@ -170,7 +198,7 @@ class Spool:
         now_ms = self._clock.now_ms()
         try:
             self._writer.stage(packed, now_ms)
-            self._writer.commit()
+            self._commit()
         except OSError:
             self._writer.abandon()
             self._refresh()
@@ -178,12 +206,19 @@ class Spool:
         if self._writer.committed.base not in self._sizes:
             self._refresh()
         first = self.next_sequence - len(packed)
-        self._appends.append((first, now_ms))
+        self._appends.append(_Append(first, now_ms, self._end))
         self._owed, self._end = plus(self._owed, minus(end, self._end)), end
         return range(first, self.next_sequence)
 
+    def _commit(self) -> None:
+        now = self._clock.monotonic_seconds()
+        is_due = not self._syncs_late or now - self._synced_at >= SYNC_SECONDS
+        self._writer.commit(durable=is_due)
+        self._synced_at = now if is_due else self._synced_at
+
     def read(self, max_records: int, max_bytes: int, start: int = 0) -> list[SpoolRecord]:
         """Return owed records in order from `start` on; what is found missing among them is added to `missing`."""
+        self._writer.sync()
         taken: list[SpoolRecord] = []
         for first, end in owed_spans(max(self._acked, start), self.next_sequence, self._ahead):
             room = max_bytes - sum(len(record.payload) for record in taken)
@@ -219,6 +254,10 @@ class Spool:
         if self.next_sequence == acked:
             self._acked_tally, self._owed = self._end, NOTHING
         self._write_and_cut()
+
+    def compact(self) -> None:
+        """Delete the newest segment too, when everything in it is settled."""
+        self._write_and_cut(least_bytes=1)
 
     def oldest_segment(self) -> Span:
         """Return the sequences of the oldest segment, [first, end)."""
@@ -264,6 +303,8 @@ class Spool:
 
     def close(self) -> None:
         """Close all files; may be called twice."""
+        with suppress(OSError):
+            self._writer.sync()
         self._reader.close()
         self._peeker.close()
         self._writer.close()
@@ -319,6 +360,9 @@ class Spool:
             return self._end
         if sequence == self._acked:
             return self._acked_tally
+        known = next((append.before for append in reversed(self._appends) if append.first == sequence), None)
+        if known is not None:
+            return known
         found = self._peek(sequence)
         if found is not None and found.before is not None:
             return found.before
@@ -355,27 +399,39 @@ class Spool:
                 self.missing.append((expected, sequence))
             expected = sequence + 1
 
-    def _write_and_cut(self) -> None:
+    def _write_and_cut(self, least_bytes: int = KEPT_BYTES) -> None:
         """Write the cursor, then delete the segments before it; where there is no space, the other way round."""
+        doomed = self._doomed(least_bytes)
+        is_occupied = len(doomed) < len(self._sizes)
         try:
-            self._write_cursor(is_occupied=self._acked < self.next_sequence)
+            self._write_cursor(is_occupied=is_occupied)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            self._cut()
-            self._write_cursor(is_occupied=self._acked < self.next_sequence)
-        self._cut()
+            self._cut(doomed)
+            self._write_cursor(is_occupied=is_occupied)
+        self._cut(doomed)
 
-    def _cut(self) -> None:
-        if self._acked >= self.next_sequence and self._sizes:
-            self._writer.release(self._acked)
+    def _doomed(self, least_bytes: int) -> list[int]:
+        """Return the segments in which everything is settled; the newest one only from a size on."""
+        active = self._writer.committed
         bases = sorted(self._sizes)
-        for base, end in zip(bases, [*bases, self.next_sequence][1:], strict=True):
-            if end <= self._acked:
-                self._reader.close()  # an open file keeps its blocks after it is unlinked
-                self._peeker.close()
-                self._disk.unlink(segment_path(self.folder, base))
-                self._refresh()
+        settled = [
+            base for base, end in zip(bases, [*bases, 0][1:], strict=True) if bases[-1] > base and end <= self._acked
+        ]
+        is_spent = self._acked >= self.next_sequence and active.size_bytes >= min(least_bytes, self._segment_bytes)
+        return [*settled, bases[-1]] if bases and is_spent else settled
+
+    def _cut(self, bases: Sequence[int]) -> None:
+        if not bases:
+            return
+        if self._writer.committed.base in bases:
+            self._writer.release(self._acked)
+        self._reader.close()  # an open file keeps its blocks after it is unlinked
+        self._peeker.close()
+        for base in bases:
+            self._disk.unlink(segment_path(self.folder, base))
+        self._refresh()
 
     def _write_cursor(self, *, is_occupied: bool) -> None:
         ranges = [number for span in self._ahead[:RANGES_MAXIMUM] for number in span]
