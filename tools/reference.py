@@ -12,7 +12,7 @@ from typing import Any
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
-from secondsight.agent.jobs.settings import KubernetesConfig
+from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
@@ -34,6 +34,8 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
+    ("[agent.slurm]", SlurmConfig, "Who has which GPU, from what Slurm leaves on this node."),
+    ("[agent.sacct]", SacctConfig, "Jobs of a Slurm cluster, from its accounting."),
     ("[agent.training]", TrainingConfig, "Where training jobs of this host tell their steps; the table may be empty."),
     ("[agent.logs]", LogsConfig, "Logs of training jobs and inference engines that the agent follows."),
     ("[[agent.logs.files]]", LogFiles, "Some of these logs; may stand several times."),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
-from secondsight.agent.jobs.settings import KubernetesConfig
+from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
@@ -42,6 +42,8 @@ class AgentConfig:
         dcgm: Read a DCGM host engine through the Python bindings that DCGM ships.
         smi: Read a running nvidia-smi, on hosts that have nothing better.
         kubernetes: Pods to take allocations of GPUs from; none if absent.
+        slurm: Slurm jobs of this host to take allocations of GPUs from; none if absent.
+        sacct: Slurm's accounting, queue and nodes, for one agent of a cluster; none if absent.
         training: Socket that training jobs tell their steps to; none if absent.
         logs: Logs of training jobs and engines to follow; none if absent.
         spool_mib: Most that the spool may hold; beyond, the least important and oldest goes.
@@ -73,6 +75,8 @@ class AgentConfig:
     dcgm: DcgmSettings | None = None
     smi: SmiSettings | None = None
     kubernetes: KubernetesConfig | None = None
+    slurm: SlurmConfig | None = None
+    sacct: SacctConfig | None = None
     training: TrainingConfig | None = None
     logs: LogsConfig | None = None
     spool_mib: int = 512

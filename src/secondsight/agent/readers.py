@@ -7,7 +7,7 @@ from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.reader import FabricPlace, FabricReader
 from secondsight.agent.host import HostReader, Place, boot_id
-from secondsight.agent.jobs.inventory import DriverFiles
+from secondsight.agent.jobs.inventory import DriverFiles, FirstOf
 from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.heard import HeardXids
@@ -91,13 +91,21 @@ def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iter
 
 def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     """Make the readers of who has which GPU, importing what is configured alone."""
-    gpus = DriverFiles(config.root, shared.clock)
+    gpus = FirstOf(shared.present, DriverFiles(config.root, shared.clock))
     means = Means(shared.catalog, shared.clock, shared.counts, shared.offset, gpus)
     station = Station(config.host, config.rack, config.root, config.spool_dir)
     if config.kubernetes is not None:
         from secondsight.agent.jobs.kubernetes import KubernetesReader
 
         yield KubernetesReader(config.kubernetes, station, means)
+    if config.slurm is not None:
+        from secondsight.agent.jobs.slurm import SlurmReader
+
+        yield SlurmReader(config.slurm, station, means)
+    if config.sacct is not None:
+        from secondsight.agent.jobs.scheduler import SchedulerReader
+
+        yield SchedulerReader(config.sacct, station, means)
 
 
 def _workloads(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
