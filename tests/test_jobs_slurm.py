@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -433,3 +435,34 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any]) -> None
     with pytest.raises(Rejected) as refused:
         SlurmConfig(**settings)
     assert refused.value.code == "bad_config"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "files"),
+    [
+        (["start", "--dir", "hooks"], {"SLURM_JOB_ID": "7", "SLURM_JOB_USER": "someone", "SLURM_JOB_GPUS": "4"}, 1),
+        (["end", "--dir", "hooks"], {"SLURM_JOB_ID": "7"}, 1),
+        (["start", "--dir", "hooks"], {}, 0),
+        (["start", "--dir", "/proc/no/such/folder"], {"SLURM_JOB_ID": "7"}, 0),
+        (["start"], {"SLURM_JOB_ID": "7"}, 0),
+        (["stop", "--dir", "hooks"], {"SLURM_JOB_ID": "7"}, 0),
+    ],
+)
+def test_the_hook_never_fails_a_job(
+    tmp_path: Path, arguments: list[str], variables: dict[str, str], files: int
+) -> None:
+    environment = {"PATH": os.environ["PATH"]} | variables
+    done = subprocess.run(
+        [sys.executable, "-m", "secondsight", "agent", "job", *arguments],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert (done.stderr == "") == bool(files)
+    hooks = read_hooks(tmp_path / "hooks")[0] if files else []
+    assert [hook.job_id for hook in hooks] == ["7"] * files
+    assert all("SLURM_JOB_USER" not in hook.variables for hook in hooks)

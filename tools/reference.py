@@ -14,10 +14,12 @@ from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
+from secondsight.agent.processes import ProcessesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
+from secondsight.agent.storage import StorageProbeConfig
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
@@ -27,6 +29,8 @@ from secondsight.process.config import ServeConfig
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent]", AgentConfig, "What collects from one host."),
+    ("[agent.processes]", ProcessesConfig, "Programs of the host by name; off without this table."),
+    ("[agent.storage_probe]", StorageProbeConfig, "Probes of file systems; off without this table."),
     ("[agent.fabric]", FabricConfig, "InfiniBand and RoCE ports."),
     ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
@@ -95,7 +99,7 @@ def _default(field: "dataclasses.Field[Any]") -> str:
 
 def _leaves(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     nested = [action for action in command._actions if isinstance(action, argparse._SubParsersAction)]
-    if not nested:
+    if not nested or command.get_default("command"):
         yield command
     for action in nested:
         for child in action.choices.values():

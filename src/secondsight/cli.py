@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
@@ -70,6 +70,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
 
 
+class _HookParser(_Parser):
+    """A parser of commands that stand in a job's prolog: wrong use is said, and fails nothing."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line and exit with 0."""
+        self.exit(0, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     whole = _Parser(prog="secondsight", description="Every second of every GPU in a fleet, kept and explained.")
@@ -79,10 +87,9 @@ def parser() -> argparse.ArgumentParser:
         ("gateway", "take samples in", _gateway),
         ("processor", "turn the log into tables, and own the embedded store", _processor),
         ("api", "serve pages and the read API", _api),
-        ("agent", "collect from this host", _agent),
     ):
-        part = _command(commands, name, text, run, f"secondsight {name} --config secondsight.toml")
-        part.add_argument("--config", type=Path, metavar="FILE", help="TOML file; SECONDSIGHT_* overrides it")
+        _add_part(commands, name, text, run)
+    _add_agent(commands)
     _add_simulate(commands)
     _add_reads(commands)
     _add_metrics(commands)
@@ -102,6 +109,31 @@ def _command(
     )
     parser.set_defaults(command=run)
     return parser
+
+
+def _add_part(
+    commands: "argparse._SubParsersAction[_Parser]", name: str, text: str, run: Command
+) -> argparse.ArgumentParser:
+    part = _command(commands, name, text, run, f"secondsight {name} --config secondsight.toml")
+    part.add_argument("--config", type=Path, metavar="FILE", help="TOML file; SECONDSIGHT_* overrides it")
+    return part
+
+
+def _add_agent(commands: "argparse._SubParsersAction[_Parser]") -> None:
+    agent = _add_part(commands, "agent", "collect from this host", _agent)
+    actions: argparse._SubParsersAction[Any] = agent.add_subparsers(
+        title="actions", metavar="ACTION", required=False, parser_class=_HookParser
+    )
+    jobs = actions.add_parser("job", help="say that a job starts or ends", description="For Slurm's prolog and epilog.")
+    words: argparse._SubParsersAction[Any] = jobs.add_subparsers(
+        title="words", metavar="WORD", required=True, parser_class=_HookParser
+    )
+    for word, hook in (("start", "prolog"), ("end", "epilog")):
+        example = f"secondsight agent job {word} --dir /var/spool/secondsight/jobs"
+        said = _command(words, word, f"say in the {hook} that a job {word}s; never fails the job", _agent_job, example)
+        said.add_argument("--dir", type=Path, required=True, metavar="DIR", help="what agent.slurm.hooks_dir names")
+        said.add_argument("--model-variable", default="", metavar="NAME", help="variable that names the AI model")
+        said.set_defaults(word=word)
 
 
 def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
@@ -197,6 +229,17 @@ def _agent(arguments: argparse.Namespace) -> int:
 
     settings = read_settings(arguments.config, os.environ, "agent")
     run_agent(build(AgentConfig, settings, "agent"), SystemClock(), _stop_event())
+    return 0
+
+
+def _agent_job(arguments: argparse.Namespace) -> int:
+    """Write what a prolog or epilog says; a job never fails by it."""
+    from secondsight.agent.jobs.hooks import write_hook
+
+    try:
+        write_hook(arguments.dir, arguments.word, os.environ, SystemClock().now_ms(), arguments.model_variable)
+    except (OSError, ValueError) as error:
+        _complain(f"the job's {arguments.word} is not noted, the agent finds out later by itself: {error}")
     return 0
 
 
