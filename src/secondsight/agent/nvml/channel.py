@@ -31,9 +31,10 @@ MAIN, SLOW, INSTANCE, BUSY = 0, 1, 2, 3
 """What a record is: the GPU's own each tick, what is read rarely, one GPU instance's, none as the GPU is still busy."""
 
 STARTING = -1
+BLANK = 252
 NOT_ASKED = 253
 NOT_READ = 254
-"""Codes beside NVML's: a better source answers, and nothing was read."""
+"""Codes beside NVML's: the value says that there is none, a better source answers, and nothing was read."""
 
 MESSAGE_BYTES_MAXIMUM = 16 << 20
 READ_BYTES = 1 << 16

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.nvml.channel import NOT_READ
+from secondsight.agent.nvml.channel import BLANK, NOT_READ
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -33,6 +33,8 @@ _CODES_BYTES = 8
 
 _DOUBLE, _UNSIGNED, _LONG, _LONG_LONG, _SIGNED_LONG_LONG, _SIGNED, _SHORT = range(7)
 _LOW_32 = 0xFFFFFFFF
+NOT_AVAILABLE = -1
+"""What NVML gives for an unsigned 64-bit value that it does not have, as a signed one."""
 
 
 @dataclass(slots=True)
@@ -113,6 +115,8 @@ class Layout:
         """Take apart the values that are no signed 64-bit integer: doubles, and the upper half of the unsigned."""
         types, values = entries["type"], entries["value"]
         unsigned = (types == _LONG) | (types == _LONG_LONG)
+        rows, places = np.nonzero((codes == 0) & unsigned & (values == NOT_AVAILABLE))
+        codes[rows, places] = decoded.codes[rows, slots[rows, places]] = BLANK
         for row, place in np.argwhere((codes == 0) & ((types == _DOUBLE) | (unsigned & (values < 0)))).tolist():
             cell = (row, int(slots[row, place]))
             if types[row, place] == _DOUBLE:
@@ -167,7 +171,14 @@ class _Members:
             decoded.whole[:, slots] = values.astype(np.int64)
             if dtype == np.uint64:
                 for row, place in np.argwhere(values >= np.uint64(2**63)).tolist():
-                    decoded.odd[row, int(slots[place])] = int(values[row, place])
+                    self._take_odd(row, int(slots[place]), int(values[row, place]), decoded)
+
+    @staticmethod
+    def _take_odd(row: int, slot: int, value: int, decoded: Decoded) -> None:
+        if value != NOT_AVAILABLE + 2**64:
+            decoded.odd[row, slot] = value
+        elif decoded.codes[row, slot] == 0:
+            decoded.codes[row, slot] = BLANK
 
 
 def _view(raw: NDArray[np.uint8], at: int, size: int, dtype: "np.dtype[Any]") -> NDArray[Any]:

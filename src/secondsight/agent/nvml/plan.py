@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from secondsight.agent.nvml.settings import NvmlSettings, library_file
 from secondsight.catalog.load import Binding, Catalog
@@ -43,6 +44,7 @@ RARELY = frozenset(
 """Constants, modes and counts kept in the InfoROM: functions, and fields by their names."""
 
 GPU_INSTANCE = "gi"
+DRIVER_LIST = "proc/driver/nvidia/gpus"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ class Plan:
         """Return what is asked once of each GPU for rows of its parts."""
         return tuple(name for name in self.parts if name not in self.links and name not in self.fans)
 
-    def message(self, settings: NvmlSettings) -> bytes:
-        """Return the plan as the child takes it."""
+    def message(self, settings: NvmlSettings, root: Path) -> bytes:
+        """Return the plan as the child takes it; `root` is the folder that holds proc."""
         main, rare = self.names[: self.main_count], self.names[self.main_count :]
         return json.dumps(
             {
@@ -121,6 +123,7 @@ class Plan:
                 "processes": settings.processes,
                 "events": settings.events,
                 "library": library_file(settings),
+                "driver_list": str(root / DRIVER_LIST),
             }
         ).encode()
 

@@ -16,6 +16,7 @@ from secondsight.agent.changes import Facts
 from secondsight.agent.columns import ColumnLayout
 from secondsight.agent.counts import Counts
 from secondsight.agent.nvml import channel
+from secondsight.agent.nvml.decode import Decoded
 from secondsight.agent.nvml.devices import described
 from secondsight.agent.nvml.driver import Record, Values
 from secondsight.agent.nvml.events import DriverEvents
@@ -37,6 +38,9 @@ SILENT_TICKS = 2
 TIMEOUT_TICKS = 3
 LOOK_TICKS = 10
 """Whether a missing GPU was taken out is looked up once in so many ticks."""
+
+MISUSED = frozenset((2, 7, 25))
+"""Codes that say that a call is made wrongly."""
 
 LINK_STATE = "nvmlDeviceGetNvLinkState("
 LINK_ON = 1
@@ -64,6 +68,7 @@ class NvmlReader:
         self._timeouts: Counter[int] = Counter()
         self._ticks = 0
         self._troubled: frozenset[str] = frozenset()
+        self._misused: set[str] = set()
 
     def read(self, tick_ms: int) -> Tick:
         """Take one tick of all GPUs, within the source's deadline; nothing while no GPU was ever seen."""
@@ -121,7 +126,8 @@ class NvmlReader:
         for number, decoded, names in self._rows.rare():
             gpu = self._source.by_number.get(number)
             if gpu is not None and (gpu.uuid not in rare or rare[gpu.uuid].decoded is not decoded):
-                rare[gpu.uuid] = RareReading(decoded, names, now, self._rows.held((number, WHOLE_GPU)))
+                held = self._rows.held((number, WHOLE_GPU))
+                rare[gpu.uuid] = RareReading(decoded, names, now, held, _links_active(decoded, names))
         self._source.rare = rare
 
     def _listed(self) -> set[str]:
@@ -130,6 +136,11 @@ class NvmlReader:
     def _count(self, columns: Columns) -> None:
         for (name, code), times in columns.codes.items():
             self._counts.add(f"nvml_code:{name}/{code}", times)
+            if code in MISUSED and name not in self._misused:
+                self._misused.add(name)
+                logger.error(
+                    "the driver says that %s is asked wrongly (code %d), it is left out for a while", name, code
+                )
         refused = [(quality, count) for quality, count in columns.discarded.items() if quality in DISCARD_REASONS]
         self._counts.add_discarded({DISCARD_REASONS[quality]: count for quality, count in refused})
 
@@ -137,6 +148,7 @@ class NvmlReader:
         """Set the columns that are no answers of the driver."""
         by_place = {_place(record): record for record in records if record.what in (channel.MAIN, channel.BUSY)}
         troubled: set[str] = set()
+        healthy: list[int] = []
         for row, one in enumerate(self._roster.rows):
             if one.key[1]:
                 continue
@@ -147,8 +159,10 @@ class NvmlReader:
             if lost or unresponsive:
                 troubled.add(one.key[0])
             elif record is not None and record.what == channel.MAIN and one.place is not None:
-                self._set(columns, row, "gpu_nvlink_links_active", self._links_active(one.key[0]))
-                self._set(columns, row, "gpu_memory_used_ratio", self._used_ratio(columns, row))
+                rare = self._source.rare.get(one.key[0])
+                self._set(columns, row, "gpu_nvlink_links_active", None if rare is None else rare.links_active)
+                healthy.append(row)
+        self._derive_used_ratio(columns, healthy)
         self._tell(frozenset(troubled))
 
     def _trouble(
@@ -164,27 +178,15 @@ class NvmlReader:
         self._timeouts[row] = self._timeouts[row] + 1 if columns.timed_out[row] else 0
         return int(record.code in LOST), int(self._timeouts[row] >= TIMEOUT_TICKS)
 
-    def _links_active(self, uuid: str) -> int | None:
-        """Return how many NVLinks are on, None for a GPU without any."""
-        reading = self._source.rare.get(uuid)
-        if reading is None:
-            return None
-        places = [place for place, name in enumerate(reading.names) if name.startswith(LINK_STATE)]
-        known = [place for place in places if reading.decoded.codes[0, place] == 0]
-        return sum(int(reading.decoded.whole[0, place]) == LINK_ON for place in known) if known else None
-
-    def _used_ratio(self, columns: Columns, row: int) -> int | None:
-        used, total, reserved = (
-            self._value(columns, row, f"gpu_memory_{name}_bytes") for name in ("used", "total", "reserved")
-        )
-        if used is None or total is None or reserved is None or total <= reserved:
-            return None
-        value, _ = self._ratio.one(used / (total - reserved))
-        return None if value is None else int(value)
-
-    def _value(self, columns: Columns, row: int, metric: str) -> int | None:
-        column = self._rows.columns[metric]
-        return int(columns.patterns[row, column]) if columns.quality[row, column] == Quality.OK else None
+    def _derive_used_ratio(self, columns: Columns, rows: Sequence[int]) -> None:
+        """Set used / (total - reserved) of some rows, where all of it is known."""
+        places = [self._rows.columns[f"gpu_memory_{name}_bytes"] for name in ("used", "total", "reserved")]
+        known = (columns.quality[:, places] == Quality.OK).all(axis=1)
+        for row in rows:
+            used, total, reserved = columns.patterns[row, places].tolist()
+            if known[row] and total > reserved:
+                value, _ = self._ratio.one(used / (total - reserved))
+                self._set(columns, row, "gpu_memory_used_ratio", None if value is None else int(value))
 
     def _set(self, columns: Columns, row: int, metric: str, value: int | None) -> None:
         column = self._rows.columns[metric]
@@ -218,3 +220,10 @@ class NvmlReader:
 
 def _place(record: Record) -> Place:
     return record.number, WHOLE_GPU
+
+
+def _links_active(decoded: Decoded, names: Sequence[str]) -> int | None:
+    """Return how many NVLinks are on, None for a GPU without any."""
+    places = [place for place, name in enumerate(names) if name.startswith(LINK_STATE)]
+    known = [place for place in places if decoded.codes[0, place] == 0]
+    return sum(int(decoded.whole[0, place]) == LINK_ON for place in known) if known else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.nvml.channel import INSTANCE, MAIN, NOT_ASKED, NOT_READ, SLOW
+from secondsight.agent.nvml.channel import BLANK, INSTANCE, MAIN, NOT_ASKED, NOT_READ, SLOW
 from secondsight.agent.nvml.decode import Decoded, Layout
 from secondsight.agent.nvml.driver import Record
 from secondsight.agent.nvml.plan import Plan, Slot
@@ -37,7 +37,7 @@ LOST = frozenset((15, 16))
 _NO_CLAIM = (NOT_READ, NO_DATA, 27)
 _NOT_SUPPORTED = (NOT_SUPPORTED, 13, 26, NOT_ASKED)
 _NO_PERMISSION = (4, 17)
-EXPECTED_CODES = frozenset((0, *_NO_CLAIM, *_NOT_SUPPORTED))
+EXPECTED_CODES = frozenset((0, BLANK, *_NO_CLAIM, *_NOT_SUPPORTED))
 """Codes that are no error."""
 
 
@@ -48,6 +48,10 @@ def _qualities() -> U8:
     table[list(_NO_PERMISSION)] = Quality.ABSENT_NO_PERMISSION
     return table
 
+
+NO_CLAIM = int(Quality.NONE)
+HAS_VALUE = np.array([quality.has_value for quality in Quality], np.bool_)
+"""By quality, which are numbered from 0 on."""
 
 QUALITY_OF_CODE = _qualities()
 """What a return code says of a value; not looked at for code 0."""
@@ -244,8 +248,8 @@ class GpuRows:
             row = self._rows.get(_place(record))
             if row is not None and record.what in (MAIN, INSTANCE) and record.code not in LOST:
                 read[row] = True
-        had = (self._last_quality == Quality.OK) | (self._last_quality == Quality.ESTIMATE)
-        self._last_quality[read] = np.where(quality[read] == Quality.NONE, self._last_quality[read], quality[read])
+        had = _has_value(self._last_quality)
+        self._last_quality[read] = np.where(quality[read] == NO_CLAIM, self._last_quality[read], quality[read])
         left = ~read
         quality[left] = np.where(had[left], Quality.ABSENT_SOURCE_BLANK, self._last_quality[left])
         patterns[left] = 0
@@ -315,11 +319,11 @@ def _place(record: Record) -> Place:
 
 
 def _has_value(quality: U8) -> NDArray[np.bool_]:
-    has: NDArray[np.bool_] = (quality == Quality.OK) | (quality == Quality.ESTIMATE)
+    has: NDArray[np.bool_] = HAS_VALUE[quality]
     return has
 
 
 def _outranks(new: U8, old: U8) -> NDArray[np.bool_]:
     """Tell where a source's word counts over what better sources said: a value always, a reason where none is."""
-    counts: NDArray[np.bool_] = _has_value(new) | (old == Quality.NONE)
+    counts: NDArray[np.bool_] = HAS_VALUE[new] | (old == NO_CLAIM)
     return counts

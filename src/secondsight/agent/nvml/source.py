@@ -47,12 +47,14 @@ class RareReading:
         names: Of the columns of `decoded`.
         monotonic_seconds: When.
         has: Metrics that the GPU's own row has a value of.
+        links_active: NVLinks that are on, None for a GPU without any.
     """
 
     decoded: Decoded
     names: tuple[str, ...]
     monotonic_seconds: float
     has: frozenset[str] = frozenset()
+    links_active: int | None = None
 
 
 @dataclass(slots=True)
@@ -110,7 +112,7 @@ def gpu_source(
 ) -> GpuSource:
     """Make a source; the child is started with the first reading."""
     driver = Driver(
-        plan.message(settings),
+        plan.message(settings, host.root),
         lambda: child_environment(settings),
         clock,
         random,

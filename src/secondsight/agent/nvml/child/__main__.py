@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -191,6 +192,7 @@ def _plan(asked: dict[str, Any]) -> Plan:
         instance=tuple(asked["instance"]),
         processes=asked["processes"],
         events=asked["events"],
+        driver_list=Path(asked["driver_list"]),
     )
 
 

@@ -5,6 +5,7 @@ Everything here calls the driver and may hang; the pool decides who waits. No st
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pynvml
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
         instance: Each tick, of each GPU instance of a GPU in MIG mode.
         processes: True if processes will be asked for.
         events: True if events are listened to.
+        driver_list: Folder with the driver's own list of GPUs, which shows one that came after the start.
     """
 
     main: Wanted
@@ -42,6 +44,7 @@ class Plan(NamedTuple):
     instance: tuple[str, ...] = ()
     processes: bool = True
     events: bool = True
+    driver_list: Path = Path("/proc/driver/nvidia/gpus")
 
 
 class Listed(NamedTuple):

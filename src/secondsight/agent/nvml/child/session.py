@@ -18,7 +18,7 @@ from secondsight.agent.nvml.child import facts
 from secondsight.agent.nvml.child.device import Device, Listed, Plan
 from secondsight.clock import Clock
 
-LOOK_SECONDS = 10.0
+LOOK_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 1.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 AWAY_SECONDS = 3.0
@@ -28,9 +28,6 @@ GONE = frozenset((1, 9, 12, 18, 28))
 
 NEEDS_PROCESS = frozenset((12, 18))
 """Codes that this process cannot recover from: it holds the library of another driver, or found none."""
-
-DRIVER_LIST = Path("/proc/driver/nvidia/gpus")
-"""The driver's own list of GPUs, which shows one that came after the start."""
 
 ALL_FAIL_TICKS = 3
 
@@ -104,7 +101,7 @@ class Session:
             return True
         if any(device.code in GONE for device in self.devices):
             return True
-        return len(self._driver_list) < len(_names(DRIVER_LIST)) and self._driver_list != _names(DRIVER_LIST)
+        return len(_names(self._plan.driver_list)) > len(self._driver_list)
 
     def _start_anew(self) -> None:
         """Initialise again once nobody is inside the driver; otherwise leave it for the next look."""
@@ -130,7 +127,7 @@ class Session:
             self._report(f"shutting the driver library down: {error}")
 
     def _start(self) -> None:
-        self._driver_list = _names(DRIVER_LIST)
+        self._driver_list = _names(self._plan.driver_list)
         self._all_failed = 0
         try:
             pynvml.nvmlInit()
