@@ -18,6 +18,7 @@ class ApiConfig:
         static: Folder of the built pages, or None for those of this package.
         forward_bytes: Largest body that is passed on.
         session_seconds: How long a sign-in lasts.
+        debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
 
     data: Path
@@ -30,6 +31,7 @@ class ApiConfig:
     forward_bytes: int = 32 << 20
     forward_seconds: float = 60.0
     session_seconds: int = 12 * 3600
+    debug_values_per_second: int = 20_000
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
 

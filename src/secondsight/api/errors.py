@@ -1,6 +1,7 @@
 """Turn errors into answers: the right status, a code, a message that is safe to show, and nothing else."""
 
 import logging
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -9,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from secondsight.access.debug import OverBudget
 from secondsight.errors import Rejected, Retryable
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.failures import QueryLimited
@@ -24,7 +26,10 @@ STATUS: Mapping[str, HTTPStatus] = {
     "role_cannot_read": HTTPStatus.FORBIDDEN,
     "scope_not_single": HTTPStatus.FORBIDDEN,
     "forbidden_metric": HTTPStatus.FORBIDDEN,
+    "role_cannot_operate": HTTPStatus.FORBIDDEN,
     "not_found": HTTPStatus.NOT_FOUND,
+    "debug_budget": HTTPStatus.TOO_MANY_REQUESTS,
+    "ambiguous_target": HTTPStatus.UNPROCESSABLE_ENTITY,
     "range_too_wide": HTTPStatus.UNPROCESSABLE_ENTITY,
     "too_many_series": HTTPStatus.UNPROCESSABLE_ENTITY,
     "query_too_expensive": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -40,6 +45,8 @@ def refusal(error: Rejected) -> JSONResponse:
         error = Rejected("query_too_expensive", error.message, error.hint)
     status = STATUS.get(error.code, HTTPStatus.BAD_REQUEST)
     headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else {}
+    if isinstance(error, OverBudget) and error.retry_after_seconds is not None:
+        headers["Retry-After"] = str(max(math.ceil(error.retry_after_seconds), 1))
     return answer(status, error.code, error.message, error.hint, headers)
 
 

@@ -1,6 +1,6 @@
 """Describe the answers of the read API, so that clients can be generated from `/openapi.json`."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 
@@ -293,3 +293,40 @@ class HealthAnswer(Shape):
     """Whether this api serves."""
 
     status: str
+
+
+class DebugRequest(Shape):
+    """What shall be sampled every second: one of cluster, host, GPU, job; a cluster may go with the others."""
+
+    cluster: str = Field("", max_length=512)
+    host: str = Field("", max_length=512)
+    gpu: str = Field("", max_length=512)
+    job: str = Field("", max_length=512)
+    minutes: float = Field(15, gt=0, description="How long, from now.")
+    back_minutes: float = Field(0, ge=0, description="How far back, as far as hosts still have the seconds.")
+
+
+class DebugAnswer(Shape):
+    """A debug session; `hosts` is empty for a whole cluster."""
+
+    session_id: str
+    tenant_id: str
+    cluster_id: str
+    target_kind: str
+    target: str
+    hosts: list[str]
+    start: str
+    until: str
+    back_minutes: float
+    values_per_second: int
+    active: bool
+    started_by: str
+    notes: list[str]
+
+
+class DebugList(Shape):
+    """Sessions that run or ended in the last day, and what is left of the budget."""
+
+    sessions: list[DebugAnswer]
+    budget_values_per_second: int
+    free_values_per_second: int

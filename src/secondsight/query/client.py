@@ -43,6 +43,15 @@ class ApiClient:
         """
         return json.loads(self.get_text(path, params, JSON_TYPE))
 
+    def send_json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return the JSON of the answer to a request with a JSON body.
+
+        Raises:
+            Rejected, Retryable: As `get_json`.
+        """
+        headers = {"authorization": f"Bearer {self._token}", "accept": JSON_TYPE, "content-type": JSON_TYPE}
+        return json.loads(self._exchange(method, path, None if body is None else json.dumps(body), headers))
+
     def get_text(self, path: str, params: Mapping[str, str | None], accept: str) -> str:
         """Return the body of a GET in the type asked for.
 
@@ -51,15 +60,18 @@ class ApiClient:
         """
         query = urlencode({name: value for name, value in params.items() if value})
         headers = {"authorization": f"Bearer {self._token}", "accept": accept}
+        return self._exchange("GET", f"{path}?{query}", None, headers)
+
+    def _exchange(self, method: str, target: str, sent: str | None, headers: Mapping[str, str]) -> str:
         try:
-            self._connection.request("GET", f"{self._prefix}{path}?{query}", headers=headers)
+            self._connection.request(method, f"{self._prefix}{target}", sent, dict(headers))
             response = self._connection.getresponse()
             body = response.read().decode()
         except (OSError, HTTPException) as error:
             self.close()
             message = f"{self._server} does not answer ({error}); is it running? `secondsight up` starts it"
             raise Retryable(message) from None
-        if response.status != 200:
+        if response.status not in (200, 201):
             raise _refusal(response.status, body)
         return body
 
@@ -87,6 +99,6 @@ def _refusal(status: int, body: str) -> Rejected | Retryable:
         code, message, hint = (str(error[name]) for name in ("code", "message", "hint"))
     except (ValueError, KeyError, TypeError):
         code, message, hint = f"status_{status}", f"the server answered with status {status}", ""
-    if status in (429, 503):
+    if status == 503 or (status == 429 and code != "debug_budget"):
         return Retryable(f"{message}; {hint}")
     return Rejected(code, message, hint)
