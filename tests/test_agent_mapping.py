@@ -62,6 +62,12 @@ def said(mapped: Mapped) -> dict[str, Any]:
             "part_attributes": parts,
         }
         out[host] = {name: value for name, value in found.items() if value}
+    if mapped.earlier:
+        out["earlier"] = {
+            time_ms: {f"{c.metric.name} {c.entity} {c.part}".strip(): to_physical(c.metric, c.value) for c in g.cells}
+            for time_ms, hosts in sorted(mapped.earlier.items())
+            for g in hosts.values()
+        }
     if mapped.unknown:
         out["unknown"] = dict(sorted(mapped.unknown.items()))
     if mapped.workloads:

@@ -13,7 +13,8 @@ import pytest
 from agent_fixture import answer_over_http, http_server
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
-from secondsight.agent.scrape import ScrapeReader, Target
+from secondsight.agent.known_gpus import KnownGpus
+from secondsight.agent.scrape import ScrapePlace, ScrapeReader, Target
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import SystemClock
 from secondsight.contracts import Tick
@@ -46,11 +47,12 @@ ReaderOf = Callable[..., ScrapeReader]
 @pytest.fixture
 def reader_of() -> Iterator[ReaderOf]:
     made: list[ScrapeReader] = []
+    known = KnownGpus("host-1")
 
     def make(url: str, **options: object) -> ScrapeReader:
         given: dict[str, object] = {"name": "dcgm", "url": url + "/metrics?x=1", "timeout_seconds": 10.0}
         target = Target(**(given | options))  # type: ignore[arg-type] # of many types
-        made.append(ScrapeReader(target, load_catalog(), SystemClock(), Counts(), host_id="host-1", rack="r1"))
+        made.append(ScrapeReader(target, load_catalog(), SystemClock(), Counts(), ScrapePlace("host-1", "r1", known)))
         return made[-1]
 
     yield make

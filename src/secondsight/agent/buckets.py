@@ -15,7 +15,7 @@ from secondsight.agent.settle import Slot
 from secondsight.catalog.metric import Metric, Source
 from secondsight.model import EntityKind
 
-BUCKETS, SUM, COUNT, CREATED = "_bucket", "_sum", "_count", "_created"
+BUCKETS, SUM, COUNT = "_bucket", "_sum", "_count"
 """What the name of a sample of a histogram ends with."""
 
 COUNT_MAXIMUM = 2**63

@@ -8,14 +8,24 @@ relabelling rules like to lower them.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from secondsight.agent import partitions
 from secondsight.agent.cells import Attributes, part_text, plain_text
 from secondsight.agent.exposition import Labels
 from secondsight.catalog.metric import Metric, Source
 from secondsight.model import EntityKind
 
+if TYPE_CHECKING:
+    from secondsight.agent.known_gpus import KnownGpus
+
+GPU_INDEX_LABELS = ("gpu", "index", "gpu_index", "gpuindex", "gpu_id")
+"""Labels that name a GPU by the driver's index; a minor number is none."""
 GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
+EXPORTED = "exported_"
+EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
+"""What pods and containers of exporters are called: they hold no GPU."""
+
 HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "instance")
 PART_VALUE_CHARACTERS = 128
 ENTITY_CHARACTERS = 256
@@ -48,6 +58,8 @@ class Origin:
         gpus: Index -> UUID, for exporters that print no UUID.
         model: AI model of inference samples that name none.
         attribution: True if workload labels of GPU samples become allocations.
+        known: GPUs of this host as other sources of the agent name them, for samples without a UUID; learns from
+            samples that have one.
     """
 
     host_id: str
@@ -57,6 +69,7 @@ class Origin:
     gpus: Mapping[str, str] = field(default_factory=dict)
     model: str = ""
     attribution: bool = True
+    known: "KnownGpus | None" = None
 
 
 class Workload(NamedTuple):
@@ -74,8 +87,11 @@ class Workload(NamedTuple):
 
 
 def lowered(labels: Labels) -> dict[str, str]:
-    """Return labels by lower-case name, without those of empty value (which are as good as absent)."""
-    return {name.lower(): value for name, value in labels if value}
+    """Return labels by lower-case name, without those of empty value, which are as good as absent.
+
+    An empty `exported_*` stays: it says that a relabelling has moved the label that names the workload, and found none.
+    """
+    return {name.lower(): value for name, value in labels if value or name.lower().startswith(EXPORTED)}
 
 
 def host_of(labels: Mapping[str, str], origin: Origin) -> str:
@@ -90,7 +106,7 @@ def entity_of(kind: EntityKind, labels: Mapping[str, str], origin: Origin, host:
     """Return the entity that a sample is about, or "" where its labels do not tell."""
     match kind:
         case EntityKind.GPU:
-            return gpu_id(_first(labels, *GPU_ID_LABELS)) or origin.gpus.get(labels.get("gpu", ""), "")
+            return _gpu(labels, origin, host)
         case EntityKind.NODE:
             return host
         case EntityKind.INFERENCE:
@@ -126,6 +142,8 @@ def part_of(metric: Metric, source: Source, labels: Mapping[str, str]) -> str:
         ValueError: A label value is a reading, or too long to name a part; the message is the reason's code.
     """
     pairs = dict(source.part)
+    if "gi" in metric.labels and partitions.partition_of(labels):
+        pairs["gi"] = partitions.partition_of(labels)
     for label, name in source.rename:
         value = labels.get(label.lower())
         if value is not None and name in metric.labels:
@@ -139,7 +157,7 @@ def part_of(metric: Metric, source: Source, labels: Mapping[str, str]) -> str:
 
 def is_on_slice(labels: Mapping[str, str]) -> bool:
     """Tell whether a sample is of a MIG slice."""
-    return "gpu_i_id" in labels
+    return "gpu_i_id" in labels or partitions.partition_of(labels) not in ("", "0")
 
 
 def attributes_of(kind: EntityKind, labels: Mapping[str, str], part: str) -> Attributes:
@@ -152,7 +170,7 @@ def attributes_of(kind: EntityKind, labels: Mapping[str, str], part: str) -> Att
         return _present(("mig_profile", labels.get("gpu_i_profile", "")))
     return _present(
         ("gpu_model", _first(labels, "modelname", "model_name", "card_model")),
-        ("index", _first(labels, "gpu", "gpu_id")),
+        ("index", index_of(labels)),
         ("pci_bus_id", labels.get("pci_bus_id", "")),
     )
 
@@ -160,23 +178,41 @@ def attributes_of(kind: EntityKind, labels: Mapping[str, str], part: str) -> Att
 def workload_of(labels: Mapping[str, str]) -> Workload:
     """Return the workload; `exported_*` is it where present, as the plain label then names the scrape target.
 
-    A label `podname` comes from relabelling and names the exporter's own pod: it is never used.
+    A label `podname` comes from relabelling and names the exporter's own pod: it is never used, nor is the exporter
+    where a plain label names it.
     """
     job = labels.get("hpc_job", "")
-    if "exported_pod" in labels:
+    if any(f"{EXPORTED}{name}" in labels for name in ("namespace", "pod", "container")):
         namespace, pod, container = (labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container"))
         return Workload(namespace, pod, container, job)
-    return Workload(
-        _first(labels, "namespace", "pod_namespace"),
-        _first(labels, "pod", "pod_name"),
-        _first(labels, "container", "container_name"),
-        job,
-    )
+    pod, container = _first(labels, "pod", "pod_name"), _first(labels, "container", "container_name")
+    if any(exporter in name for name in (pod, container) for exporter in EXPORTERS):
+        return Workload("", "", "", job)
+    return Workload(_first(labels, "namespace", "pod_namespace"), pod, container, job)
 
 
 def model_of(labels: Mapping[str, str]) -> str:
     """Return the AI model that an inference sample is about."""
     return _first(labels, "model_name", "model", "model_id")
+
+
+def index_of(labels: Mapping[str, str]) -> str:
+    """Return the driver's index of a GPU, "" where no label says it."""
+    return next((labels[name] for name in GPU_INDEX_LABELS if labels.get(name, "").isdigit()), "")
+
+
+def _gpu(labels: Mapping[str, str], origin: Origin, host: str) -> str:
+    """Return the UUID of a sample's GPU, by its labels or by what is known of its index and PCI address."""
+    index, address = index_of(labels), labels.get("pci_bus_id", "")
+    named = gpu_id(_first(labels, *GPU_ID_LABELS))
+    is_here = origin.known is not None and host == origin.host_id
+    if named:
+        if is_here and is_usable(named) and origin.known is not None:
+            origin.known.learn(named, index, address)
+        return named
+    if index in origin.gpus:
+        return origin.gpus[index]
+    return origin.known.uuid_of(index=index, address=address) if is_here and origin.known is not None else ""
 
 
 def _engine(labels: Mapping[str, str], origin: Origin, host: str) -> str:

@@ -13,14 +13,16 @@ from functools import lru_cache
 
 from secondsight.agent import identity
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.buckets import BUCKETS, CREATED, Histograms, bound_of, suffix_of
+from secondsight.agent.buckets import BUCKETS, Histograms, bound_of, suffix_of
 from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_discarded
 from secondsight.agent.changes import Facts, LastValues
+from secondsight.agent.contradictions import Contradictions
 from secondsight.agent.derived import NAMES as DERIVED_FROM
 from secondsight.agent.derived import Derived
 from secondsight.agent.exposition import Exposition, Labels, Sample, type_of
 from secondsight.agent.identity import Origin, Workload
-from secondsight.agent.settle import Candidate, Settled, Slot
+from secondsight.agent.partitions import is_never_read
+from secondsight.agent.settle import CREATED, Candidate, Settled, Slot
 from secondsight.catalog.index import Binding, Catalog
 from secondsight.catalog.metric import Metric, MetricType, Source
 from secondsight.catalog.scale import Conversion, conversion, source_for_help
@@ -31,7 +33,12 @@ SERIES_CACHE_ENTRIES = 50_000
 ENTITIES_MAXIMUM = 10_000
 """Entities and parts that one target may have in an hour; further ones are refused."""
 
+TOTAL = "_total"
 HOUR_MS = 3_600_000
+EARLIER_MS = HOUR_MS
+"""Points of a series that came with several are kept if they are not older than this."""
+START_MS = 300_000
+"""The first value of a counter counts if it began within this."""
 EVENT_CODE_MAXIMUM = 2**53
 
 
@@ -44,12 +51,22 @@ class Mapped:
         unknown: Sample name -> samples refused because the catalogue does not have it.
         workloads: (entity, part) -> every workload that its samples name; several mean that a card is shared.
         samples: Samples that became a cell, a histogram, an event or a fact.
+        unnamed: Samples that the catalogue knows, of entities that their labels do not name.
+        earlier: Epoch ms -> host -> points of instants before the newest, of series that came with several.
     """
 
     hosts: dict[str, Gathered] = field(default_factory=dict)
     unknown: Counter[str] = field(default_factory=Counter)
     workloads: dict[Key, set[Workload]] = field(default_factory=dict)
     samples: int = 0
+    unnamed: int = 0
+    earlier: dict[int, dict[str, Gathered]] = field(default_factory=dict)
+
+    def add_earlier(self, time_ms: int, host: str, cell: Cell, attributes: Attributes) -> None:
+        """Add a reading of an instant before the newest."""
+        gathered = self.earlier.setdefault(time_ms, {}).setdefault(host, Gathered())
+        gathered.cells.append(cell)
+        gathered.attributes[cell.entity, cell.part] = attributes
 
     def of(self, host: str) -> Gathered:
         """Return what was read of a host, empty at first."""
@@ -72,8 +89,10 @@ class Mapper:
         self._allocations = Allocations()
         self._host_of_fact: dict[str, str] = {}
         self._attributes: dict[Key, Attributes] = {}
+        self._starts: dict[tuple[str, str, str], int] = {}
         self._last_times: dict[tuple[str, str, str], int] = {}
         self._derived = Derived(catalog, origin)
+        self._contradictions = Contradictions(catalog)
         self._unmeasured: dict[str, str] = {}
         self._hour = 0
 
@@ -89,18 +108,17 @@ class Mapper:
         mapped = Mapped()
         own = mapped.of(self._origin.host_id)
         own.discarded.update("parse" for rejection in exposition.rejections if rejection.code != "value_missing")
-        settled = Settled()
+        settled = Settled(stale_before_ms)
         histograms = Histograms(exposition)
         for sample in exposition.samples:
             for slot in self._slots_of(sample.name, sample.labels, exposition, mapped):
-                if slot.suffix:
+                if slot.is_start:
+                    self._take_start(slot, sample, mapped, tick_ms)
+                elif slot.suffix:
                     histograms.add(slot, sample)
                 else:
-                    settled.add(self._candidate(slot, sample, exposition, stale_before_ms))
-        for blank in exposition.blanks:
-            for slot in self._slots_of(blank.name, blank.labels, exposition, mapped):
-                if not slot.suffix:
-                    settled.add(Candidate(slot, None, blank.quality, None))
+                    settled.add(self._candidate(slot, sample, exposition))
+        self._take_blanks(exposition, settled, mapped)
         self._take_cells(settled, mapped, tick_ms)
         self._note_unmeasured(histograms.take(mapped.of))
         self._derived.add(exposition.samples, mapped.hosts)
@@ -108,6 +126,12 @@ class Mapper:
         if self._origin.attribution:
             self._take_allocations(mapped, tick_ms)
         return mapped
+
+    def _take_blanks(self, exposition: Exposition, settled: Settled, mapped: Mapped) -> None:
+        for blank in exposition.blanks:
+            for slot in self._slots_of(blank.name, blank.labels, exposition, mapped):
+                if not slot.suffix:
+                    settled.add(Candidate(slot, None, blank.quality, None))
 
     def _renew(self, tick_ms: int) -> None:
         """Forget all series once an hour, so that those long gone take no room."""
@@ -123,7 +147,9 @@ class Mapper:
         if slots is None:
             if len(self._slots) >= SERIES_CACHE_ENTRIES:
                 self._slots.clear()
-            slots = self._slots[key] = self._resolve(name, labels, exposition)
+            slots = self._resolve(name, labels, exposition)
+            if slots != "no_identity":
+                self._slots[key] = slots
         if isinstance(slots, str):
             self._refuse(slots, name, mapped)
             return ()
@@ -136,13 +162,14 @@ class Mapper:
     def _refuse(self, code: str, name: str, mapped: Mapped) -> None:
         if code == "unknown_metric":
             mapped.unknown[name] += 1
+        mapped.unnamed += code == "no_identity"
         if code not in ("created", "derived"):
             mapped.of(self._origin.host_id).discarded[code] += 1
 
     def _resolve(self, name: str, labels: Labels, exposition: Exposition) -> tuple[Slot, ...] | str:
         """Return where the samples of a series go, or the code of why they go nowhere."""
         known = identity.lowered(labels)
-        suffix, bindings = self._bindings(name)
+        suffix, bindings = self._bindings(name, exposition)
         if name in DERIVED_FROM:
             return "derived"
         if not bindings:
@@ -160,15 +187,18 @@ class Mapper:
         self._learn_facts(labels, known)
         return tuple(found) if found else "unknown_metric"
 
-    def _bindings(self, name: str) -> tuple[str, tuple[Binding, ...]]:
+    def _bindings(self, name: str, exposition: Exposition) -> tuple[str, tuple[Binding, ...]]:
         """Return what a name is to a histogram, and the metrics that it feeds."""
         for spelling in _spellings(name):
             bindings = self._catalog.exposition(spelling)
             if bindings:
                 return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
             base = spelling.removesuffix(CREATED)
-            if base != spelling and self._catalog.exposition(base + BUCKETS):
-                return CREATED, self._catalog.exposition(base + BUCKETS)
+            if base != spelling and type_of(exposition, name) != "gauge":
+                for begun in (base + BUCKETS, base, base + TOTAL):
+                    bindings = self._catalog.exposition(begun)
+                    if bindings and (begun != base or bindings[0][0].type is MetricType.COUNTER):
+                        return CREATED, bindings
         return "", ()
 
     def _slot(self, metric: Metric, source: Source, labels: dict[str, str], suffix: str) -> Slot | str:
@@ -186,7 +216,8 @@ class Mapper:
             return "entities_limit"
         attributes = self._attributes.setdefault((entity, part), identity.attributes_of(metric.kind, labels, part))
         on_slice = metric.kind is EntityKind.GPU and identity.is_on_slice(labels)
-        refused = Quality.ABSENT_NOT_SUPPORTED if on_slice and metric.name in identity.NOT_ON_SLICES else None
+        never = (on_slice and metric.name in identity.NOT_ON_SLICES) or is_never_read(metric.name, source.name, labels)
+        refused = Quality.ABSENT_NOT_SUPPORTED if never else None
         bound = bound_of(labels["le"]) if suffix == BUCKETS else math.nan
         attributed = metric.kind is EntityKind.GPU and on_slice == bool(part)
         workload = identity.workload_of(labels) if attributed else Workload("", "", "")
@@ -206,7 +237,7 @@ class Mapper:
             (metric.name, entity, part, source.rank),
         )
 
-    def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition, stale_before_ms: int) -> Candidate:
+    def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition) -> Candidate:
         if slot.quality is not None:
             return Candidate(slot, None, slot.quality, sample.time_ms)
         convert = slot.convert
@@ -215,10 +246,7 @@ class Mapper:
                 self._learn_info(slot, sample.labels)
                 return Candidate(slot, None, Quality.NONE, None)
             convert = self._converter(slot, sample.name, exposition)
-        value, quality = convert.one(sample.value)
-        if sample.time_ms is not None and sample.time_ms < stale_before_ms:
-            value, quality = None, Quality.STALE
-        return Candidate(slot, value, quality, sample.time_ms)
+        return Candidate(slot, *convert.one(sample.value), sample.time_ms)
 
     def _converter(self, slot: Slot, name: str, exposition: Exposition) -> Conversion:
         return self._conversion(slot.metric, source_for_help(slot.source, exposition.helps.get(name, "")))
@@ -230,27 +258,53 @@ class Mapper:
                 self._take_event(candidate, gathered, tick_ms)
             elif slot.metric.type is MetricType.INFO:
                 continue
-            elif candidate.time_ms is not None and self._is_repeated(candidate):
+            elif candidate.time_ms is not None and self._is_repeated(candidate, settled, mapped, tick_ms):
                 gathered.discarded["duplicate"] += 1
             else:
-                gathered.cells.append(Cell(slot.metric, slot.entity, slot.part, candidate.value, candidate.quality))
+                gathered.cells.append(_cell(candidate))
                 gathered.attributes[slot.entity, slot.part] = slot.attributes
         own = mapped.of(self._origin.host_id)
         own.discarded.update(settled.discarded)
         for gathered in mapped.hosts.values():
             count_discarded(gathered)
+            gathered.cells, withdrawn = self._contradictions.judge(gathered.cells, tick_ms)
+            gathered.discarded.update({"contradicted": withdrawn} if withdrawn else {})
         self._events.look_done()
 
-    def _is_repeated(self, candidate: Candidate) -> bool:
-        """Tell whether a reading with a timestamp of its own was there already; a stale one stays visible as such."""
+    def _is_repeated(self, candidate: Candidate, settled: Settled, mapped: Mapped, tick_ms: int) -> bool:
+        """Tell whether a reading with a timestamp of its own was there already; a stale one stays visible as such.
+
+        Points of the series before the newest are taken here, as far as they are new.
+        """
         if candidate.quality is Quality.STALE or candidate.time_ms is None:
             return False
-        key = (candidate.slot.metric.name, candidate.slot.entity, candidate.slot.part)
+        key = candidate.slot.key[:3]
         if len(self._last_times) >= SERIES_CACHE_ENTRIES:
             self._last_times.clear()
         before = self._last_times.get(key)
         self._last_times[key] = candidate.time_ms
+        for point in settled.earlier_of(candidate):
+            time_ms = point.time_ms or 0
+            if (before or tick_ms - EARLIER_MS) < time_ms < tick_ms and point.value is not None:
+                mapped.add_earlier(time_ms, point.slot.host, _cell(point), point.slot.attributes)
+            else:
+                mapped.of(point.slot.host).discarded["duplicate"] += 1
         return before == candidate.time_ms
+
+    def _take_start(self, slot: Slot, sample: Sample, mapped: Mapped, tick_ms: int) -> None:
+        """Make a point of 0 of the instant at which a counter began, so that what it has counted since is counted.
+
+        One that began long ago has counted in windows that are over: its first value adds nothing.
+        """
+        start_ms = int(sample.value * 1000) if math.isfinite(sample.value) else 0
+        key = slot.key[:3]
+        if len(self._starts) >= SERIES_CACHE_ENTRIES:
+            self._starts.clear()
+        before = self._starts.get(key)
+        self._starts[key] = start_ms
+        if before != start_ms and tick_ms - START_MS < start_ms < tick_ms:
+            cell = Cell(slot.metric, slot.entity, slot.part, 0, Quality.OK)
+            mapped.add_earlier(start_ms, slot.host, cell, slot.attributes)
 
     def _take_event(self, candidate: Candidate, gathered: Gathered, tick_ms: int) -> None:
         slot = candidate.slot
@@ -324,6 +378,11 @@ class Mapper:
             return info
         engines = {entity for entity, _ in self._attributes if entity.startswith(info.entity) and entity != info.entity}
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
+
+
+def _cell(candidate: Candidate) -> Cell:
+    slot = candidate.slot
+    return Cell(slot.metric, slot.entity, slot.part, candidate.value, candidate.quality)
 
 
 def _spellings(name: str) -> Iterable[str]:

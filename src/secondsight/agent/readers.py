@@ -15,7 +15,7 @@ from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
-from secondsight.agent.scrape import ScrapeReader
+from secondsight.agent.scrape import ScrapePlace, ScrapeReader
 from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -57,7 +57,7 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         yield WithoutEchoes(reader, heard, counts)
     yield from _gpu_programs(config, shared, known)
     for target in config.scrape:
-        reader = ScrapeReader(target, catalog, clock, counts, host_id=config.host, rack=config.rack)
+        reader = ScrapeReader(target, catalog, clock, counts, ScrapePlace(config.host, config.rack, known))
         yield WithoutEchoes(reader, heard, counts)
     yield from _allocators(config, shared)
     yield from _workloads(config, shared)

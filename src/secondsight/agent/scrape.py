@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder
+from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
 from secondsight.agent.exposition import Exposition, Labels, parse, syntax_of
 from secondsight.agent.identity import Origin
+from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.mapping import Mapped, Mapper
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -65,14 +66,25 @@ class Target:
     sample_limit: int = 50_000
 
 
+@dataclass(frozen=True, slots=True)
+class ScrapePlace:
+    """Where an agent scrapes from.
+
+    Attributes:
+        known: GPUs of this host as other readers name them.
+    """
+
+    host_id: str
+    rack: str = ""
+    known: KnownGpus | None = None
+
+
 class ScrapeReader:
     """Reads one target; see `contracts.Reader`."""
 
     costly = True
 
-    def __init__(
-        self, target: Target, catalog: Catalog, clock: Clock, counts: Counts, *, host_id: str, rack: str = ""
-    ) -> None:
+    def __init__(self, target: Target, catalog: Catalog, clock: Clock, counts: Counts, place: ScrapePlace) -> None:
         parts = urlsplit(target.url)
         self.name = target.name
         self.interval_ms = target.interval_ms
@@ -80,15 +92,16 @@ class ScrapeReader:
         self._catalog = catalog
         self._clock = clock
         self._counts = counts
-        self._rack = rack
+        self._rack = place.rack
         self._origin = Origin(
-            host_id=target.host_id or host_id,
+            host_id=target.host_id or place.host_id,
             target=target.name,
             port=parts.port or (443 if parts.scheme == "https" else 80),
             remote=target.remote,
             gpus=target.gpus,
             model=target.model,
             attribution=target.attribution,
+            known=None if target.host_id else place.known,
         )
         self._request_target = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
         self._connection = Connection(target.url, clock, ca_file=target.ca_file)
@@ -97,6 +110,7 @@ class ScrapeReader:
         self._builders: dict[str, ContentBuilder] = {}
         self._engines: dict[str, int] = {}
         self._unknown_logged: set[str] = set()
+        self._unnamed_told = False
 
     def read(self, tick_ms: int) -> Tick:
         """Scrape once.
@@ -115,7 +129,9 @@ class ScrapeReader:
             mapped = Mapped()
         if self._target.inference:
             self._say_up(mapped)
-        return Tick(self._contents(mapped, tick_ms), collector=self.name)
+        contents = self._contents(mapped.hosts, self._clock.now_ms() - tick_ms)
+        earlier = ((ms, self._contents(hosts, 0)) for ms, hosts in sorted(mapped.earlier.items()))
+        return Tick(contents, collector=self.name, earlier=tuple(earlier))
 
     def close(self) -> None:
         """Close the connection."""
@@ -128,7 +144,11 @@ class ScrapeReader:
         self._note_unknown(mapped.unknown)
         for gathered in mapped.hosts.values():
             self._counts.add_discarded(gathered.discarded)
-        if not mapped.samples:
+        if mapped.unnamed and not self._unnamed_told:
+            self._unnamed_told = True
+            words = "%s serves readings of GPUs that it does not name: give gpus={0=%r, ...} in its settings"
+            logger.warning(words, self.name, "GPU-...")
+        if not mapped.samples and not mapped.unnamed:
             raise Retryable(f"{self.name} answered without a sample that the catalogue knows")
         return mapped
 
@@ -181,10 +201,9 @@ class ScrapeReader:
         before = self._engines.get(engine, 0)
         return 0 if engine in seen else before + bool(seen)
 
-    def _contents(self, mapped: Mapped, tick_ms: int) -> tuple[Content, ...]:
-        delta_ms = self._clock.now_ms() - tick_ms
+    def _contents(self, hosts: Mapping[str, Gathered], delta_ms: int) -> tuple[Content, ...]:
         contents: list[Content] = []
-        for host, gathered in mapped.hosts.items():
+        for host, gathered in hosts.items():
             builder = self._builders.setdefault(host, ContentBuilder(host, self._rack))
             contents += builder.build(gathered, delta_ms)
         return tuple(contents)

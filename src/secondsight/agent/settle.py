@@ -1,7 +1,8 @@
 """Decide between samples of one scrape that mean one cell: copies for each pod, an old and a new name of one figure.
 
-The name of the better rank counts, then the newest own timestamp, then the first in the text; what does not count is
-counted by reason.
+The name of the better rank counts, then the first in the text; what does not count is counted by reason. Samples of
+one name with different timestamps of their own are different points: the newest is the reading, the others are earlier
+ones.
 """
 
 import math
@@ -11,9 +12,15 @@ from dataclasses import dataclass
 
 from secondsight.agent.cells import Attributes
 from secondsight.agent.identity import Workload
-from secondsight.catalog.metric import Metric, Source
+from secondsight.catalog.metric import Metric, MetricType, Source
 from secondsight.catalog.scale import Conversion
 from secondsight.model import Quality
+
+CREATED = "_created"
+"""What the name of a sample ends with that says when a counter or a histogram began."""
+
+EARLIER_MAXIMUM = 600
+"""Most points of one series in one scrape that are kept besides the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,11 @@ class Slot:
     convert: Conversion | None = None
     key: tuple[str, str, str, int] = ("", "", "", 0)
 
+    @property
+    def is_start(self) -> bool:
+        """Tell whether samples say when a counter began, not what it counts."""
+        return self.suffix == CREATED and self.metric.type is MetricType.COUNTER
+
 
 @dataclass(slots=True)
 class Candidate:
@@ -53,10 +65,12 @@ class Candidate:
 
 
 class Settled:
-    """Takes the candidates of one scrape and gives one per cell."""
+    """Takes the candidates of one scrape and gives one per cell; those of times before `stale_before_ms` are stale."""
 
-    def __init__(self) -> None:
+    def __init__(self, stale_before_ms: int = 0) -> None:
+        self._stale_before_ms = stale_before_ms
         self._by_cell: dict[tuple[str, str, str, int], Candidate] = {}
+        self._earlier: dict[tuple[str, str, str, int], dict[int, Candidate]] = {}
         self._has_ranks = False
         self.discarded: Counter[str] = Counter()
 
@@ -67,12 +81,32 @@ class Settled:
         if old is new:
             self._has_ranks = self._has_ranks or key[3] != 0
             return
+        if _are_points(old, new):
+            self._take_point(old, new)
+            return
         winner, reason = _better(old, new)
         self._by_cell[key] = winner
         self.discarded[reason] += 1
 
+    def _take_point(self, old: Candidate, new: Candidate) -> None:
+        """Keep two points of one series, the newer one as the reading."""
+        first, last = (old, new) if (old.time_ms or 0) < (new.time_ms or 0) else (new, old)
+        self._by_cell[new.slot.key] = last
+        points = self._earlier.setdefault(new.slot.key, {})
+        before = points.setdefault(first.time_ms or 0, first)
+        if before is not first:
+            self.discarded["duplicate" if before.value == first.value else "conflict"] += 1
+
+    def earlier_of(self, winner: Candidate) -> list[Candidate]:
+        """Return the points before a winner's, in the order of their times; none of a winner that is stale."""
+        points = self._earlier.get(winner.slot.key, {}) if winner.quality is not Quality.STALE else {}
+        return [points[time_ms] for time_ms in sorted(points)[-EARLIER_MAXIMUM:]]
+
     def winners(self) -> list[Candidate]:
         """Return one candidate per cell; of one metric and entity only the best rank that has a value is kept."""
+        for key, candidate in self._by_cell.items():
+            if candidate.time_ms is not None and candidate.time_ms < self._stale_before_ms:
+                self._by_cell[key] = Candidate(candidate.slot, None, Quality.STALE, candidate.time_ms)
         return self._within_limits(self._best_ranks() if self._has_ranks else self._by_cell.values())
 
     def _best_ranks(self) -> Iterable[Candidate]:
@@ -105,6 +139,13 @@ class Settled:
 
 def _preference(item: tuple[tuple[str, str, str, int], Candidate]) -> tuple[bool, int]:
     return item[1].value is None, item[0][3]
+
+
+def _are_points(old: Candidate, new: Candidate) -> bool:
+    """Tell whether two samples of one name are two instants of it."""
+    if old.time_ms is None or new.time_ms is None or old.time_ms == new.time_ms:
+        return False
+    return old.slot.source is new.slot.source and old.value is not None and new.value is not None
 
 
 def _better(old: Candidate, new: Candidate) -> tuple[Candidate, str]:
