@@ -39,7 +39,7 @@ token_file = "{folder}/token"
 spool_dir = "{folder}/spool"
 host_id = "bench-host"
 
-#[agent.nvml]
+[agent.nvml]
 """
 
 
