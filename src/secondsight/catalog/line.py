@@ -174,7 +174,10 @@ def _smi(table: Table) -> list[Source]:
 
 
 def _prometheus(table: Table, labels: tuple[str, ...]) -> list[Source]:
-    return [_named(entry, "prometheus", entry.text("name"), labels) for entry in _sources(table, "prometheus")]
+    return [
+        _named(entry, "prometheus", entry.text("name"), labels, width=entry.text("width", Width.NONE))
+        for entry in _sources(table, "prometheus")
+    ]
 
 
 def _dcgm(table: Table, labels: tuple[str, ...]) -> list[Source]:
