@@ -21,6 +21,7 @@ FILE_BYTES_MAXIMUM = 64 << 20
 def kept(measured: Measured) -> dict[str, Any]:
     """Return counts and durations as JSON."""
     return {
+        "start_ms": measured.start_ms,
         "counts": [[*key, value] for key, value in measured.counts.items()],
         "durations": [[*key, spread.buckets, spread.sum] for key, spread in measured.durations.items()],
     }
@@ -28,7 +29,7 @@ def kept(measured: Measured) -> dict[str, Any]:
 
 def restored(said: Mapping[str, Any]) -> Measured:
     """Return what `kept` gave."""
-    measured = Measured()
+    measured = Measured(start_ms=int(said["start_ms"]))
     for name, label, value in said["counts"]:
         measured.count((name, label), value)
     for name, label, buckets, total in said["durations"]:

@@ -77,11 +77,16 @@ class Spread:
 
 @dataclass(slots=True)
 class Measured:
-    """What is known of one run: counts and durations that only grow, and last values."""
+    """What is known of one run: counts and durations that only grow, and last values.
+
+    Attributes:
+        start_ms: When all of them were 0, epoch ms; 0 if nobody knows.
+    """
 
     counts: dict[Key, float] = field(default_factory=dict)
     durations: dict[Key, Spread] = field(default_factory=dict)
     gauges: dict[Key, float] = field(default_factory=dict)
+    start_ms: int = 0
 
     def count(self, key: Key, by: float) -> None:
         """Add to a count."""
@@ -132,7 +137,7 @@ def gather(measured: Measured, entity: str, catalog: Catalog, into: Gathered) ->
         metric = catalog.get(METRICS[name])
         part = part_of(metric, label)
         into.histograms.append(
-            HistogramPoint(metric, entity, part, BOUNDS_SECONDS, tuple(spread.buckets), spread.sum, 0)
+            HistogramPoint(metric, entity, part, BOUNDS_SECONDS, tuple(spread.buckets), spread.sum, measured.start_ms)
         )
 
 

@@ -185,6 +185,8 @@ class Runs:
             if len(self._runs) >= self._runs_maximum and not self._forget_one():
                 return None
             run = self._runs[entity] = JobRun(entity)
+            start_ms = report.start // 1_000_000
+            run.measured.start_ms = start_ms if start_ms >= self._known_since_ms else 0
             self.changed = True
         run.touched = now
         return run
@@ -226,7 +228,8 @@ class Runs:
         counts = {**report.counts, "lost": report.lost}
         for text, value in counts.items():
             increase = value - process.counted.get(text, 0)
-            if increase > 0 and not self._add(run, key, text, increase):
+            is_new = text not in process.counted
+            if (increase > 0 or is_new) and not self._add(run, key, text, max(increase, 0)):
                 self.discarded["unknown_metric"] += 1
         process.counted.update(counts)
         process.gauges = report.gauges
@@ -356,7 +359,9 @@ class Runs:
 
     def _told_of(self, run: JobRun, now: float) -> Measured:
         """Return what is told of a run now: counts for ever, last values while steps are done."""
-        told = Measured(dict(run.measured.counts), run.measured.durations, dict(_own_gauges(run)))
+        told = Measured(
+            dict(run.measured.counts), run.measured.durations, dict(_own_gauges(run)), run.measured.start_ms
+        )
         told.gauges |= run.pace.gauges(now, None)
         lag = _lag_seconds(run)
         if lag is not None:
