@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from secondsight.agent import proc
 from secondsight.agent.counts import Counts
-from secondsight.agent.host import HostReader, Place
+from secondsight.agent.host import HostReader
+from secondsight.agent.place import Place
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
 from secondsight.clock import ManualClock, SystemClock

@@ -11,9 +11,11 @@ from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, Slurm
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
+from secondsight.agent.processes import ProcessesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
+from secondsight.agent.storage import StorageProbeConfig
 from secondsight.agent.training.config import LogsConfig, TrainingConfig
 from secondsight.errors import Rejected
 
@@ -34,6 +36,8 @@ class AgentConfig:
         interval_ms: Cadence of the host's and the agent's own rows.
         host_metrics: Read this host's /proc and /sys.
         root: Folder that holds proc and sys, when they are mounted elsewhere.
+        processes: Tell which programs use this host's CPUs and memory, by name; off if absent.
+        storage_probe: Measure how long storage takes; off if absent.
         fabric: Which InfiniBand and RoCE ports to read.
         kernel_log: What to read of the kernel log.
         scrape: Exporters and engines to read.
@@ -67,6 +71,8 @@ class AgentConfig:
     interval_ms: int = 1000
     host_metrics: bool = True
     root: Path = Path("/")
+    processes: ProcessesConfig | None = None
+    storage_probe: StorageProbeConfig | None = None
     fabric: FabricConfig = field(default_factory=FabricConfig)
     kernel_log: KernelLogConfig = field(default_factory=KernelLogConfig)
     scrape: tuple[Target, ...] = ()

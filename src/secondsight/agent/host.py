@@ -8,15 +8,15 @@ import os
 import platform
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from secondsight.agent import proc
 from secondsight.agent.adjtimex import kernel_clock_offset_seconds
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text
+from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text, plain_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.identity import PART_VALUE_CHARACTERS
+from secondsight.agent.identity import ATTRIBUTE_CHARACTERS, PART_VALUE_CHARACTERS
+from secondsight.agent.place import Place
 from secondsight.agent.proc import Reading
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
@@ -29,19 +29,7 @@ from secondsight.wire.content import Event, Info
 SLOW_FACTS_TICKS = 60
 """Facts that hardly change (PCI functions, mounts, node info) are looked up once in so many ticks."""
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Which host is read, and where its files are.
-
-    Attributes:
-        root: Folder that holds proc and sys.
-    """
-
-    host_id: str
-    rack: str = ""
-    root: Path = Path("/")
-    interval_ms: int = 1000
+_UNNAMED = ("", "none", "not specified", "default string", "to be filled by o.e.m.", "system product name", "0")
 
 
 class HostReader:
@@ -175,11 +163,20 @@ class HostReader:
         yield "kernel", (self._text("proc/sys/kernel/osrelease") or "").strip()
         found = re.search(r'^PRETTY_NAME="?([^"\n]*)', self._text("etc/os-release") or "", re.MULTILINE)
         yield "os", found[1] if found else ""
+        found = re.search(r"^NVRM version: .*?\s(\d+\.\d+(?:\.\d+)?)\s", self._text("proc/driver/nvidia/version") or "")
+        yield "driver", found[1] if found else ""
+        yield "product", self._board("product_name")
+        yield "chassis_serial", self._board("chassis_serial")
         processors = self._text("proc/cpuinfo") or ""
         found = re.search(r"^model name\s*: (.*)$", processors, re.MULTILINE)
         yield "cpu", found[1].strip() if found else ""
         yield "cpus", str(len(re.findall(r"^processor\s*:", processors, re.MULTILINE)) or "")
         yield "architecture", platform.machine() if self._root == Path("/") else ""
+
+    def _board(self, name: str) -> str:
+        """Return what the firmware calls the board; the words of boards that nobody named are left out."""
+        text = (self._text(f"sys/class/dmi/id/{name}") or "").strip()
+        return plain_text(text, ATTRIBUTE_CHARACTERS) if text.lower() not in _UNNAMED else ""
 
 
 def boot_id(root: Path = Path("/")) -> str:

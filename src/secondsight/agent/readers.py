@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.reader import FabricPlace, FabricReader
-from secondsight.agent.host import HostReader, Place, boot_id
+from secondsight.agent.host import HostReader, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles, FirstOf
 from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.kmsg.echo import WithoutEchoes
@@ -15,6 +16,7 @@ from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
+from secondsight.agent.place import Place
 from secondsight.agent.scrape import ScrapePlace, ScrapeReader
 from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.catalog.load import Catalog
@@ -41,7 +43,7 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     """
     catalog, clock, counts = shared.catalog, shared.clock, shared.counts
     if config.host_metrics:
-        yield HostReader(Place(config.host, config.rack, config.root, config.interval_ms), catalog, clock, counts)
+        yield from _host(config, shared)
     if config.fabric.enabled:
         fabric_place = FabricPlace(config.host, config.rack, config.root, config.interval_ms)
         yield FabricReader(config.fabric, fabric_place, catalog, clock, counts)
@@ -73,6 +75,21 @@ def _driver(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[R
     host = Host(config.host, config.rack, config.root, config.interval_ms)
     tables = (shared.present, known)
     yield from nvml_readers(config.nvml, host, shared.catalog, shared.clock, shared.counts, tables)
+
+
+def _host(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
+    """Make the readers of the host itself, importing what is off by default only when it is configured."""
+    place = Place(config.host, config.rack, config.root, config.interval_ms)
+    yield HostReader(place, shared.catalog, shared.clock, shared.counts)
+    yield ChassisReader(place, shared.catalog, shared.clock, shared.counts)
+    if config.processes is not None:
+        from secondsight.agent.processes import ProcessesReader
+
+        yield ProcessesReader(config.processes, place, shared.catalog, shared.clock, shared.counts)
+    if config.storage_probe is not None:
+        from secondsight.agent.storage import StorageReader
+
+        yield StorageReader(config.storage_probe, place, shared.catalog, shared.clock, shared.counts)
 
 
 def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:

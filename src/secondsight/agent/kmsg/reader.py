@@ -35,6 +35,8 @@ from secondsight.model import Quality
 
 logger = logging.getLogger(__name__)
 
+COLLECTOR = "kernel"
+
 REPORTED_SAVE_LOOKS = 5
 SAVE_LOOKS = 60
 """The state is saved at most once in so many looks, less often where nothing was reported."""
@@ -100,7 +102,8 @@ class KernelLogReader:
         gathered.events = self._bursts.due(min(feed.read_to_ms for feed in self._feeds), now_ms)
         self._unsaved |= bool(gathered.events)
         self._looks += 1
-        return Tick(self._builder.build(gathered, self._clock.now_ms() - tick_ms))
+        contents = self._builder.build(gathered, self._clock.now_ms() - tick_ms)
+        return Tick(contents, collector=COLLECTOR, source=self.name)
 
     def close(self) -> None:
         """Keep the state and close the logs."""
