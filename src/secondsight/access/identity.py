@@ -25,6 +25,7 @@ class Identity:
         cluster_id, region: Where a collector writes to; "" for other roles.
         collector_pattern: Collector ids it may speak for: names separated by commas, `*` standing for any text.
         expires_ms: Epoch ms, or None.
+        host_id: Host that an enrolled agent may write of, whatever its collector is called; "" where any rule applies.
     """
 
     subject: str
@@ -35,6 +36,7 @@ class Identity:
     region: str = ""
     collector_pattern: str = ""
     expires_ms: int | None = None
+    host_id: str = ""
 
     def allows_collector(self, collector_id: str) -> bool:
         """Tell whether this identity may write as `collector_id`."""
@@ -47,7 +49,7 @@ class Identity:
 
         It may of the host that the collector is named after, and of each that the pattern matches, as `*` does any.
         """
-        if host_id == collector_id.partition("/")[0]:
+        if host_id in (collector_id.partition("/")[0], self.host_id or None):
             return True
         return _matcher(self.collector_pattern).fullmatch(host_id) is not None
 

@@ -78,6 +78,37 @@ TOKENS = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
     Column("revoked_ms", BigInteger),
+    Column("host_id", String(NAME_LENGTH_MAXIMUM), nullable=False, server_default=""),
+)
+
+JOIN_TOKENS = Table(
+    "join_tokens",
+    METADATA,
+    Column("token_id", String(32), primary_key=True),
+    Column("secret_sha256", LargeBinary(32), nullable=False, unique=True),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("region", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("collector_pattern", Text, nullable=False),
+    Column("uses_maximum", BigInteger),
+    Column("uses", BigInteger, nullable=False, server_default="0"),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+)
+
+ENROLMENTS = Table(
+    "enrolments",
+    METADATA,
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("collector_id", String(NAME_LENGTH_MAXIMUM), primary_key=True),
+    Column("host_id", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("machine_sha256", LargeBinary(32), nullable=False),
+    Column("token_id", String(32), nullable=False),
+    Column("enrolled_ms", BigInteger, nullable=False),
+    Column("revoked_ms", BigInteger),
 )
 
 SESSIONS = Table(

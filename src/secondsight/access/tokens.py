@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from threading import Lock
+from typing import Any
 
 from sqlalchemy import Engine, RowMapping, insert, select, update
 
@@ -37,6 +38,7 @@ class TokenSpec:
         collector_pattern: See `Identity`; a collector needs one.
         grants: What a viewer or operator may read. An admin without any gets its whole tenant.
         expires_ms: Epoch ms, or None for never.
+        host_id: Of an enrolled agent: the only host that it may write of.
     """
 
     role: Role
@@ -47,6 +49,7 @@ class TokenSpec:
     collector_pattern: str = ""
     grants: tuple[Grant, ...] = ()
     expires_ms: int | None = None
+    host_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,27 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
         Rejected(token_spec_invalid): A collector without cluster or pattern, a field that its role cannot have, an id
             that is too long.
     """
+    issued, row = new_token(spec, now_ms)
+    whole_tenant = (Grant(spec.tenant_id),) if spec.role is Role.ADMIN else ()
+    for grant in spec.grants or whole_tenant:
+        add_grant(metadata, issued.subject, grant, now_ms)
+    with writing(metadata) as connection:
+        connection.execute(insert(TOKENS).values(**row))
+    return issued
+
+
+def new_token(spec: TokenSpec, now_ms: int) -> tuple[IssuedToken, dict[str, Any]]:
+    """Return a token that is in no table yet, and its row.
+
+    Raises:
+        Rejected(token_spec_invalid): As `create_token`.
+    """
     _check_spec(spec)
     token_id = secrets.token_hex(8)
-    secret = f"ss_{ROLE_LETTERS[spec.role]}{secrets.token_urlsafe(SECRET_BYTES)}"
+    secret = new_secret(ROLE_LETTERS[spec.role])
     row = {
         "token_id": token_id,
-        "secret_sha256": sha256(secret.encode()).digest(),
+        "secret_sha256": digest_of(secret),
         "role": spec.role.value,
         "tenant_id": spec.tenant_id,
         "name": spec.name,
@@ -79,14 +97,14 @@ def create_token(metadata: Engine, spec: TokenSpec, now_ms: int) -> IssuedToken:
         "collector_pattern": spec.collector_pattern,
         "created_ms": now_ms,
         "expires_ms": spec.expires_ms,
+        "host_id": spec.host_id,
     }
-    subject = subject_of(token_id)
-    whole_tenant = (Grant(spec.tenant_id),) if spec.role is Role.ADMIN else ()
-    for grant in spec.grants or whole_tenant:
-        add_grant(metadata, subject, grant, now_ms)
-    with writing(metadata) as connection:
-        connection.execute(insert(TOKENS).values(**row))
-    return IssuedToken(token_id, subject, secret)
+    return IssuedToken(token_id, subject_of(token_id), secret), row
+
+
+def new_secret(letter: str) -> str:
+    """Return a random secret; the letter tells people what it is for."""
+    return f"ss_{letter}{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 def subject_of(token_id: str) -> str:
@@ -150,7 +168,7 @@ class Authenticator:
         Raises:
             Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
         """
-        digest = _digest(secret)
+        digest = digest_of(secret)
         identity = self._remembered(digest)
         if identity is None:
             identity = _read_identity(self._metadata, digest)
@@ -163,7 +181,7 @@ class Authenticator:
         Raises:
             Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
         """
-        identity = self._remembered(_digest(secret))
+        identity = self._remembered(digest_of(secret))
         return None if identity is None else unexpired(identity, self._clock.now_ms())
 
     def _remembered(self, digest: bytes) -> Identity | None:
@@ -202,11 +220,16 @@ def _is_no_id(text: str) -> bool:
     return len(text) > ID_LENGTH_MAXIMUM or "\0" in text
 
 
-def _digest(secret: str) -> bytes:
+def digest_of(secret: str) -> bytes:
+    """Return what is stored of a secret.
+
+    Raises:
+        Rejected(token_missing, token_invalid): No secret is like this.
+    """
     if not secret:
         raise Rejected("token_missing", "the request has no bearer token", "send Authorization: Bearer <token>")
     if len(secret) > SECRET_LENGTH_MAXIMUM:
-        raise _invalid()
+        raise invalid_token()
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -214,7 +237,7 @@ def _read_identity(metadata: Engine, digest: bytes) -> Identity:
     with reading(metadata) as connection:
         row = connection.execute(select(TOKENS).where(TOKENS.c.secret_sha256 == digest)).mappings().first()
     if row is None or row["revoked_ms"] is not None or not hmac.compare_digest(row["secret_sha256"], digest):
-        raise _invalid()
+        raise invalid_token()
     return identity_of_row(row)
 
 
@@ -229,6 +252,7 @@ def identity_of_row(row: RowMapping) -> Identity:
         region=row["region"],
         collector_pattern=row["collector_pattern"],
         expires_ms=row["expires_ms"],
+        host_id=row["host_id"],
     )
 
 
@@ -243,5 +267,6 @@ def unexpired(identity: Identity, now_ms: int) -> Identity:
     return identity
 
 
-def _invalid() -> Rejected:
+def invalid_token() -> Rejected:
+    """Return the refusal of a secret that is nobody's."""
     return Rejected("token_invalid", "the bearer token is unknown or was revoked", "check the token, or make a new one")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from secondsight.agent.dcgm.config import DcgmSettings
+from secondsight.agent.enrol import TOKEN_FILE, EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
@@ -28,8 +29,8 @@ class AgentConfig:
 
     Attributes:
         gateway: Address of the gateway, http or https.
-        token_file: File that holds the bearer token; read anew for every request.
-        spool_dir: Folder for what is not delivered yet.
+        spool_dir: Folder for what is not delivered yet, and for what the agent keeps of itself.
+        token_file: File that holds the bearer token; read anew for every request. Without it the agent enrols.
         host_id: Stable id of this host; the host's name if empty.
         collector_id: Id that the token allows; the host id if empty.
         rack: Where the host stands, for its entities.
@@ -59,12 +60,13 @@ class AgentConfig:
         ca_file: Certificates to trust instead of the system's.
         catalog_files: Further catalogue files of the operator.
         sampling: How the gateway's plan is followed.
+        enrol: How the agent gets a token of its own; none if absent.
         stop_seconds: Longest that a clean stop goes on delivering.
     """
 
     gateway: str
-    token_file: Path
     spool_dir: Path
+    token_file: Path | None = None
     host_id: str = ""
     collector_id: str = ""
     rack: str = ""
@@ -94,6 +96,7 @@ class AgentConfig:
     ca_file: Path | None = None
     catalog_files: tuple[Path, ...] = ()
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    enrol: EnrolSettings | None = None
     stop_seconds: float = 5.0
 
     def __post_init__(self) -> None:
@@ -102,6 +105,8 @@ class AgentConfig:
         Raises:
             Rejected: `bad_config`.
         """
+        if (self.token_file is None) == (self.enrol is None):
+            raise Rejected("bad_config", "agent: one of token_file and enrol is needed", "say enrol.join_token_file")
         names = [target.name for target in self.scrape]
         for name in (*names, self.collector, self.host):
             if not _ID(name):
@@ -111,6 +116,11 @@ class AgentConfig:
         intervals = [self.interval_ms, *(target.interval_ms for target in self.scrape)]
         if min(intervals) < 100 or self.spool_mib < 1 or self.batch_seconds < 0:
             raise Rejected("bad_config", "agent: intervals are at least 100 ms, spool_mib at least 1")
+
+    @property
+    def token_path(self) -> Path:
+        """Return the file of the token that goes with every request."""
+        return self.token_file or self.spool_dir / TOKEN_FILE
 
     @property
     def host(self) -> str:

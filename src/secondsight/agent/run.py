@@ -10,6 +10,8 @@ from secondsight.agent.aside import Aside
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
+from secondsight.agent.enrol import Enroller, Enrolling, EnrolParts, EnrolSettings
+from secondsight.agent.hold import HeldTicks
 from secondsight.agent.host import boot_id
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.attach import Means, Sampling
@@ -61,13 +63,16 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     sender = Sender(config.collector, config.host, boot_id(config.root))
     keeping = Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files)))
     writer = TickWriter(sender, keeping, parts.offset, clock, parts.counts)
-    sampling = _sampling(config, clock, parts, (sender, writer), own_transport=transport is None)
+    held = HeldTicks(writer, clock, config.batch_seconds)
+    sampling = _sampling(config, clock, parts, (sender, held), own_transport=transport is None)
     readers = sampling.gated(_readers(config, clock, parts))
     hooks = Hooks(sampling.stage.deliver, parts.durations.observe, parts.offset.forget)
     sampler = Sampler(readers, hooks, clock, parts.counts, host_id=config.host)
-    shipper = _shipper(config, clock, parts, sampling.told(transport or _transport(config, clock)))
+    enrolling = _enrolling(config, clock, parts.counts)
+    shipper = _shipper(config, clock, parts, enrolling.told(sampling.told(transport or _transport(config, clock))))
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
+    enrolling.start()
     sampling.start()
     sampler.start()
     shipping.start()
@@ -75,7 +80,8 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
         stop.wait()
     finally:
         stop.set()
-        _end(config, (sampler, sampling), shipper, shipping, parts)
+        enrolling.end()
+        _end(config, (sampler, sampling, held), shipper, shipping, parts)
 
 
 def _parts(config: AgentConfig, clock: Clock) -> _Parts:
@@ -104,7 +110,7 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
 
 
 def _sampling(
-    config: AgentConfig, clock: Clock, parts: _Parts, writing: tuple[Sender, TickWriter], *, own_transport: bool
+    config: AgentConfig, clock: Clock, parts: _Parts, writing: tuple[Sender, HeldTicks], *, own_transport: bool
 ) -> Sampling:
     catalog = load_catalog(config.catalog_files)
     folder, interval_ms = config.spool_dir, config.interval_ms
@@ -112,11 +118,24 @@ def _sampling(
     return Sampling(writing[0], writing[1].write, means, _transport(config, clock) if own_transport else None)
 
 
+def _enrolling(config: AgentConfig, clock: Clock, counts: Counts) -> Enrolling:
+    if config.enrol is None:
+        return Enrolling(None)
+    return Enrolling(enroller_of(config, config.enrol, clock, counts))
+
+
+def enroller_of(config: AgentConfig, settings: EnrolSettings, clock: Clock, counts: Counts) -> Enroller:
+    """Return what keeps the token of an agent good."""
+    random_number = random.SystemRandom().random
+    asking, names = _transport(config, clock), (config.collector, config.host)
+    return Enroller(EnrolParts(settings, asking, config.spool_dir, config.root, *names, counts, random_number), clock)
+
+
 def _transport(config: AgentConfig, clock: Clock) -> GatewayTransport:
-    return GatewayTransport(config.gateway, config.token_file, clock, ca_file=config.ca_file)
+    return GatewayTransport(config.gateway, config.token_path, clock, ca_file=config.ca_file)
 
 
-def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transport) -> Shipper:
+def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, held: HeldTicks, transport: Transport) -> Shipper:
     return Shipper(
         ShipParts(
             spools=parts.spools,
@@ -128,6 +147,7 @@ def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transp
             random=random.SystemRandom().random,
             collector_id=config.collector,
             host_id=config.host,
+            write_due=held.write_due if config.batch_seconds > 0 else None,
         ),
         clock,
         ShipConfig(batch_seconds=config.batch_seconds),
@@ -136,14 +156,15 @@ def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, transport: Transp
 
 def _end(
     config: AgentConfig,
-    sampled: tuple[Sampler, Sampling],
+    sampled: tuple[Sampler, Sampling, HeldTicks],
     shipper: Shipper,
     shipping: threading.Thread,
     parts: _Parts,
 ) -> None:
-    sampler, sampling = sampled
+    sampler, sampling, held = sampled
     hanging = sampler.stop()
     sampling.end()
+    held.flush()
     if hanging:
         logger.warning("left behind, as they hang: %s", ", ".join(hanging))
     shipping.join(config.stop_seconds)

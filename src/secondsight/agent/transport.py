@@ -1,5 +1,6 @@
 """Carry bodies of frames to a gateway: one HTTPS or HTTP connection, a bearer token from a file."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from secondsight.clock import Clock
 from secondsight.errors import Retryable
 
 CONTENT_TYPE = "application/x-secondsight-frame"
+JSON_TYPE = "application/json"
 ANSWER_LIMIT_BYTES = 4 << 20
 
 
@@ -25,6 +27,28 @@ class Transport(Protocol):
     def close(self) -> None:
         """Close connections; may be called twice."""
         ...
+
+
+class Observed:
+    """A transport whose answers somebody else sees too, from the thread that posts."""
+
+    def __init__(self, transport: Transport, observe: Callable[[Answer], None]) -> None:
+        self._transport = transport
+        self._observe = observe
+
+    def post(self, body: bytes) -> Answer:
+        """Send a body; see `Transport`.
+
+        Raises:
+            Retryable: No answer came.
+        """
+        answer = self._transport.post(body)
+        self._observe(answer)
+        return answer
+
+    def close(self) -> None:
+        """Close connections; may be called twice."""
+        self._transport.close()
 
 
 class GatewayTransport:
@@ -68,6 +92,22 @@ class GatewayTransport:
         headers = {**self._headers(), **({"If-None-Match": etag} if etag else {})}
         return self._connection.request(
             "GET", target, headers, timeout_seconds=self._timeout_seconds, limit_bytes=ANSWER_LIMIT_BYTES
+        )
+
+    def enrol(self, secret: str, body: bytes) -> Answer:
+        """Ask for a token of this agent's own, showing a secret; see `get`.
+
+        Raises:
+            Retryable: No answer came.
+        """
+        headers = {"Authorization": f"Bearer {secret}", "Content-Type": JSON_TYPE, "User-Agent": "secondsight-agent"}
+        return self._connection.request(
+            "POST",
+            "/v1/agents/enroll",
+            headers,
+            timeout_seconds=self._timeout_seconds,
+            limit_bytes=ANSWER_LIMIT_BYTES,
+            body=body,
         )
 
     def _headers(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from sqlalchemy import Engine, text
 
 from secondsight.access.audit import write_entries
+from secondsight.access.enrolment import Terms
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import reading
 from secondsight.access.tokens import Authenticator
@@ -19,9 +20,11 @@ from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
-from secondsight.gateway.answer import Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
+from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
+from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
+from secondsight.gateway.enrol import Attempts, Enrolments, Rate
 from secondsight.gateway.frames import Verdict, answer_body, require_host
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
@@ -37,6 +40,7 @@ from secondsight.wire.schema import is_text
 
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
+MS_PER_HOUR = 3_600_000
 PLAN_HEADER = b"x-secondsight-plan"
 DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old", "bad_schema": "schema"}
 
@@ -68,6 +72,9 @@ class Gateway:
         self.selfmetrics = SelfMetrics()
         self._durations = Durations()
         self._authenticator = Authenticator(stores.metadata, clock)
+        terms = Terms(round(config.agent_token_days * MS_PER_DAY), round(config.agent_token_grace_hours * MS_PER_HOUR))
+        self._enrolments = Enrolments(stores.metadata, self._authenticator, terms, clock)
+        self._attempts = Attempts(Rate(config.enrol_burst, config.enrol_per_second), clock)
         self._pressure = Pressure(
             stores.backlog_bytes, config.backlog_bytes, config.in_flight_bytes, config.retry_after_seconds, clock
         )
@@ -125,6 +132,8 @@ class Gateway:
         reads = request.method in {"GET", "HEAD"}
         if request.path.startswith("/v1/agents/") and request.path.endswith("/plan"):
             return "plan", self._get_plan if reads else partial(_wrong_method, "GET, HEAD")
+        if request.path == "/v1/agents/enroll":
+            return "enroll", self._post_enroll if request.method == "POST" else partial(_wrong_method, "POST")
         own = {"/healthz": self._get_health, "/readyz": self._get_readiness, "/metrics": self._get_metrics}
         if request.path in own:
             return request.path[1:], own[request.path] if reads else partial(_wrong_method, "GET, HEAD")
@@ -200,6 +209,14 @@ class Gateway:
 
     async def _read_policies(self) -> None:
         self._policies.take(await self._policy_reads.submit((None,)))
+
+    async def _post_enroll(self, request: Request) -> Answer:
+        self._attempts.take(request.address)
+        request.require_content(JSON)
+        with Body(self._pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
+            content = await body.read(request)
+        answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content)
+        return Answer(200, answer, headers=((b"cache-control", b"no-store"),))
 
     async def _get_plan(self, request: Request) -> Answer:
         identity = await self._collector(request)

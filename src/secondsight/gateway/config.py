@@ -24,7 +24,10 @@ class GatewayConfig:
         future_seconds: How far ahead of this gateway's clock a tick may be.
         past_days: How old a tick may be: the keep time of the lake.
         backlog_bytes: Unprocessed log from which senders are told to wait.
-        interval_ms: Cadence that the default plan asks for.
+        interval_ms: Cadence that the default plan asks for, of agents that do not say what they are set to.
+        agent_token_days: How long the token of an enrolled agent lives; it renews it in time.
+        agent_token_grace_hours: How long a token that was renewed stays good.
+        enrol_per_second, enrol_burst: Enrolments that one address may ask for, lastingly and at once.
         catalogue: Further catalogue files of the operator.
         tls_certificate, tls_key: PEM files; both or neither.
     """
@@ -43,6 +46,10 @@ class GatewayConfig:
     backlog_bytes: int = 8192 * MIB
     retry_after_seconds: float = 5.0
     interval_ms: int = 1000
+    agent_token_days: float = 30.0
+    agent_token_grace_hours: float = 24.0
+    enrol_per_second: float = 5.0
+    enrol_burst: float = 200.0
     catalogue: tuple[Path, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
@@ -53,6 +60,8 @@ class GatewayConfig:
         """Refuse settings that contradict each other."""
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise Rejected("bad_config", "gateway: tls_certificate and tls_key go together")
+        if min(self.agent_token_days, self.enrol_per_second, self.enrol_burst) <= 0 or self.agent_token_grace_hours < 0:
+            raise Rejected("bad_config", "gateway: agent_token_days, enrol_per_second and enrol_burst are above 0")
         if min(self.partitions, self.body_bytes, self.interval_ms) < 1 or self.in_flight_bytes < self.body_bytes:
             raise Rejected(
                 "bad_config",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from secondsight.agent.counts import Counts
 from secondsight.agent.offset import ClockOffset
-from secondsight.agent.plan.fetch import Asking, Follower, FollowParts, Told, plan_path
+from secondsight.agent.plan.fetch import Asking, Follower, FollowParts, plan_path
 from secondsight.agent.plan.ring import MIB, Ring
 from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.plan.stage import Gated, Stage, StageParts, Write
-from secondsight.agent.transport import Transport
+from secondsight.agent.transport import Observed, Transport
 from secondsight.agent.write import Sender
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -68,7 +68,7 @@ class Sampling:
 
     def told(self, transport: Transport) -> Transport:
         """Return a transport whose answers tell of new plans."""
-        return transport if self._follower is None else Told(transport, self._follower.tell)
+        return transport if self._follower is None else Observed(transport, self._follower.observe)
 
     def start(self) -> None:
         """Start to follow."""

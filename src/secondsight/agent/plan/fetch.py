@@ -20,7 +20,6 @@ from secondsight.agent.plan.cut import select
 from secondsight.agent.plan.model import FULL_MS, WINDOW_MS, Plan, Session, parse_plan
 from secondsight.agent.plan.ring import Ring
 from secondsight.agent.plan.stage import Stage, Write, named_reader
-from secondsight.agent.transport import Transport
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected, Retryable
@@ -76,7 +75,7 @@ class FollowParts:
 
 
 class Follower:
-    """Keeps a stage on the newest plan. One thread calls `run`; `tell` is for any thread."""
+    """Keeps a stage on the newest plan. One thread calls `run`; `observe` is for any thread."""
 
     def __init__(self, parts: FollowParts, clock: Clock) -> None:
         self._parts = parts
@@ -88,8 +87,9 @@ class Follower:
         self._fetched: dict[str, int] = {}
         self._load()
 
-    def tell(self, etag: str) -> None:
-        """Say which plan the gateway has for this agent."""
+    def observe(self, answer: Answer) -> None:
+        """Take note of which plan the gateway has for this agent, as an answer says."""
+        etag = answer.headers.get(PLAN_HEADER, "")
         if etag and len(etag) <= ETAG_LENGTH_MAXIMUM and etag != self._wanted:
             with self._changed:
                 self._wanted = etag
@@ -233,28 +233,6 @@ class Follower:
         except OSError as error:
             self._parts.counts.add("plan_not_kept")
             logger.warning("the plan cannot be kept in %s: %s", self._parts.file, error)
-
-
-class Told:
-    """A transport that hands on what answers say of the plan."""
-
-    def __init__(self, transport: Transport, tell: Callable[[str], None]) -> None:
-        self._transport = transport
-        self._tell = tell
-
-    def post(self, body: bytes) -> Answer:
-        """Send a body; see `Transport`.
-
-        Raises:
-            Retryable: No answer came.
-        """
-        answer = self._transport.post(body)
-        self._tell(answer.headers.get(PLAN_HEADER, ""))
-        return answer
-
-    def close(self) -> None:
-        """Close connections; may be called twice."""
-        self._transport.close()
 
 
 def plan_path(collector_id: str, host_id: str, interval_ms: int) -> str:

@@ -1,0 +1,272 @@
+"""Get a token of this agent's own, renew it in time, and say clearly when there is none to be had.
+
+With a join token the agent enrols by itself at its first start; the token that it is given lies beside the spool, for
+its user alone, and is renewed long before it expires. Nothing is lost meanwhile: what was collected waits in the spool.
+A gateway that refuses the token is asked again, with the join token, from time to time. No secret is ever logged.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from secondsight.agent.connection import Answer
+from secondsight.agent.counts import Counts
+from secondsight.agent.transport import Observed, Transport
+from secondsight.clock import Clock
+from secondsight.errors import Permanent, Retryable
+
+logger = logging.getLogger(__name__)
+
+TOKEN_MODE = 0o600
+TOKEN_FILE, EXPIRY_FILE, MACHINE_FILE = "token", "token.expiry", "machine"
+RENEW_SHARE = 2 / 3
+"""A token is renewed when so much of its life is over."""
+
+BACKOFF_SECONDS = 2.0
+BACKOFF_MAXIMUM_SECONDS = 300.0
+LOOK_SECONDS = 3600.0
+JOIN_SECONDS = 5.0
+NO_TOKEN_STATUS = frozenset({401})
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolSettings:
+    """How the agent comes by its token; table `[agent.enrol]`.
+
+    Attributes:
+        join_token_file: File that holds a join token; needed until the agent is enrolled, and when it was away for
+            longer than its token lived.
+    """
+
+    join_token_file: Path
+
+
+class Asking(Protocol):
+    """Shows a secret to the gateway and asks to be enrolled. One thread uses it."""
+
+    def enrol(self, secret: str, body: bytes) -> Answer:
+        """Return the gateway's answer.
+
+        Raises:
+            Retryable: No answer came.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close connections, from any thread, ending a request under way; may be called twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolParts:
+    """What an enroller works with.
+
+    Attributes:
+        folder: Where the token is kept.
+        root: Folder that holds the host's `etc`.
+        random: Gives numbers in [0, 1).
+    """
+
+    settings: EnrolSettings
+    asking: Asking
+    folder: Path
+    root: Path
+    collector_id: str
+    host_id: str
+    counts: Counts
+    random: Callable[[], float]
+
+
+class Enroller:
+    """Keeps the token of one agent good. One thread calls `run`; `note_answer` is for any thread."""
+
+    def __init__(self, parts: EnrolParts, clock: Clock) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._refused = False
+        self._ending = False
+        self._said = ""
+
+    @property
+    def has_token(self) -> bool:
+        """Tell whether there is a token."""
+        return (self._parts.folder / TOKEN_FILE).is_file()
+
+    def note_answer(self, status: int) -> None:
+        """Take note of the gateway's answer to something else: a token that it refuses is of no use."""
+        if status in NO_TOKEN_STATUS and not self._refused:
+            with self._changed:
+                self._refused = True
+                self._changed.notify()
+
+    def end(self) -> None:
+        """Let `run` return, ending the request that it is at; may be called twice."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        self._parts.asking.close()
+
+    def run(self) -> None:
+        """Enrol and renew until told to end."""
+        failures = 0
+        while not self._ending:
+            done = self._guarded_step()
+            failures = 0 if done else failures + 1
+            self._wait(self._pause_seconds(failures) if failures else self._seconds_left())
+
+    def step(self) -> bool:
+        """Do what is due; return whether all is well now."""
+        if not self.has_token or self._refused:
+            return self._enrol()
+        if self._seconds_left() <= 0:
+            return self._renew()
+        return True
+
+    def _guarded_step(self) -> bool:
+        try:
+            return self.step()
+        except (Retryable, Permanent, OSError) as error:
+            self._say(f"this agent could not be enrolled, what it collects waits in its spool: {error}")
+        except Exception:
+            logger.exception("enrolling failed on a fault of this program")
+        self._parts.counts.add("enrol_failed")
+        return False
+
+    def _enrol(self) -> bool:
+        path = self._parts.settings.join_token_file
+        try:
+            secret = path.read_text().strip()
+        except OSError as error:
+            reason = "its token is refused" if self._refused else "it has no token yet"
+            raise Retryable(f"{reason}, and the join token file {path} cannot be read: {error.strerror}") from error
+        return self._ask(secret, "enrolled")
+
+    def _renew(self) -> bool:
+        return self._ask((self._parts.folder / TOKEN_FILE).read_text().strip(), "renewed its token")
+
+    def _ask(self, secret: str, word: str) -> bool:
+        parts = self._parts
+        applicant = {"collectorId": parts.collector_id, "hostId": parts.host_id, "machine": self._machine()}
+        answer = parts.asking.enrol(secret, json.dumps(applicant).encode())
+        told = _json_of(answer)
+        if answer.status == 200 and isinstance(told.get("token"), str):
+            self._keep(told)
+            self._refused, self._said = False, ""
+            logger.info("agent %s %s; its token is in %s", parts.collector_id, word, parts.folder / TOKEN_FILE)
+            return True
+        error = told.get("error", {})
+        code, message, hint = (str(error.get(name, "")) for name in ("code", "message", "hint"))
+        self._say(
+            f"the gateway does not enrol this agent ({answer.status} {code}: {message}); what it collects waits in "
+            f"its spool{f'. {hint}' if hint else ''}"
+        )
+        parts.counts.add("enrol_failed")
+        return False
+
+    def _keep(self, told: dict[str, Any]) -> None:
+        now_ms = self._clock.now_ms()
+        expires_ms = told.get("expiresMs")
+        renew_ms = round(now_ms + RENEW_SHARE * (expires_ms - now_ms)) if isinstance(expires_ms, int) else 0
+        _write(self._parts.folder / EXPIRY_FILE, json.dumps({"renewMs": renew_ms, "tokenId": told.get("tokenId")}))
+        _write(self._parts.folder / TOKEN_FILE, told["token"] + "\n")
+
+    def _seconds_left(self) -> float:
+        """Return how long until the token is to be renewed; long for one that lives for ever."""
+        try:
+            renew_ms = json.loads((self._parts.folder / EXPIRY_FILE).read_text())["renewMs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return LOOK_SECONDS
+        return min((renew_ms - self._clock.now_ms()) / 1000, LOOK_SECONDS) if renew_ms else LOOK_SECONDS
+
+    def _machine(self) -> str:
+        """Return a text that only this machine knows: of its machine id, else random and kept."""
+        try:
+            text = (self._parts.root / "etc/machine-id").read_text().strip()
+        except OSError:
+            text = ""
+        if not text:
+            text = self._kept_machine()
+        return hashlib.sha256(f"secondsight {text}".encode()).hexdigest()
+
+    def _kept_machine(self) -> str:
+        path = self._parts.folder / MACHINE_FILE
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:
+            text = secrets.token_hex(16)
+            _write(path, text + "\n")
+            return text
+
+    def _pause_seconds(self, failures: int) -> float:
+        bound = min(BACKOFF_SECONDS * 2.0 ** min(failures, 30), BACKOFF_MAXIMUM_SECONDS)
+        return max(bound * self._parts.random(), 0.2)
+
+    def _wait(self, seconds: float) -> None:
+        with self._changed:
+            was_refused = self._refused
+            self._changed.wait_for(lambda: self._ending or (self._refused and not was_refused), max(seconds, 0.05))
+
+    def _say(self, text: str) -> None:
+        """Log what is wrong, once until it is something else."""
+        if text != self._said:
+            logger.warning("%s", text)
+        self._said = text
+
+
+class Enrolling:
+    """Runs an enroller beside an agent, where there is one. `start` and `end` once each."""
+
+    def __init__(self, enroller: Enroller | None) -> None:
+        self._enroller = enroller
+        self._thread = threading.Thread(target=self._run, name="enrol", daemon=True)
+
+    def told(self, transport: Transport) -> Transport:
+        """Return a transport whose answers tell when the token is refused."""
+        enroller = self._enroller
+        return (
+            transport if enroller is None else Observed(transport, lambda answer: enroller.note_answer(answer.status))
+        )
+
+    def start(self) -> None:
+        """Start to keep the token good."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop."""
+        if self._enroller is not None:
+            self._enroller.end()
+        self._thread.join(JOIN_SECONDS)
+
+    def _run(self) -> None:
+        if self._enroller is not None:
+            self._enroller.run()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file for this user alone, whole or not at all, there for good when it returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, TOKEN_MODE), "w") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.rename(path)
+
+
+def _json_of(answer: Answer) -> dict[str, Any]:
+    try:
+        told = json.loads(answer.body)
+    except ValueError:
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return told if isinstance(told.get("error", {}), dict) else {}
