@@ -26,6 +26,7 @@ CATALOG = load_catalog()
 CASES = Path(__file__).parent / "cases" / "smi"
 CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus"
 CAPTURES = CORPUS / "captures" / "smi"
+HELD = "gpu=GPU-00000000-0000-0000-0000-000000000001"
 OPTIONS = ImportOptions("host-1", zone_of("Europe/Berlin"))
 INPUTS = sorted(path for path in CASES.iterdir() if not path.name.endswith(".expected.json"))
 
@@ -157,9 +158,9 @@ def test_error_tokens_are_events_of_gpus_and_never_readings() -> None:
         ),
         (
             "compute_apps_h100_mig_load.csv",
-            {"0  process_gpu_memory_bytes": 2296 * 2**20, "8  process_gpu_memory_bytes": 7484 * 2**20},
+            {f"0 {HELD} process_gpu_memory_bytes": 2296 * 2**20, f"8 {HELD} process_gpu_memory_bytes": 7484 * 2**20},
         ),
-        ("pmon_h100_mig_load.txt", {"8  process_gpu_sm_utilization_ratio": "absent_not_supported"}),
+        ("pmon_h100_mig_load.txt", {"8 gpu=host-1/gpu0 process_gpu_sm_utilization_ratio": "absent_not_supported"}),
         ("dmon_h200_load.txt", {"0  gpu_power_watts": 630, "0  gpu_memory_temperature_celsius": 42}),
         ("dmon_win2080s_load.txt", {"0  gpu_memory_temperature_celsius": "absent_not_supported"}),
         (

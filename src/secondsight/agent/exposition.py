@@ -194,6 +194,11 @@ def whole_ms(seconds: str) -> int:
     return int(min(max(Decimal(seconds), Decimal(-(10**15))), Decimal(10**15)) * 1000)
 
 
+def is_blank_word(text: str) -> bool:
+    """Tell whether a text stands for no reading and no fact: `N/A`, `[Not Supported]`, a sentinel of DCGM."""
+    return _bare(text) in _BLANK_WORDS or text.startswith("<<<")
+
+
 def _bare(word: str) -> str:
     return word.strip("\"'").strip("[]").lower()
 

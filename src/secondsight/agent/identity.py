@@ -115,7 +115,8 @@ def entity_of(kind: EntityKind, labels: Mapping[str, str], origin: Origin, host:
             device = _first(labels, "device", "hca", "nvswitch")
             return f"{host}/{device}/{labels.get('port', '0')}" if device else ""
         case EntityKind.PROCESS_JOB | EntityKind.TRAINING:
-            return _first(labels, "job_id", "jobid", "hpc_job")
+            pid = labels.get("pid", "")
+            return _first(labels, "job_id", "jobid", "hpc_job") or (f"{host}/{pid}" if pid.isdigit() else "")
         case EntityKind.PLATFORM:
             return labels.get("component", origin.target)
 
@@ -144,9 +145,11 @@ def part_of(metric: Metric, source: Source, labels: Mapping[str, str]) -> str:
     pairs = dict(source.part)
     if "gi" in metric.labels and partitions.partition_of(labels):
         pairs["gi"] = partitions.partition_of(labels)
+    if metric.kind is EntityKind.PROCESS_JOB and "gpu" in metric.labels:
+        pairs["gpu"] = gpu_id(_first(labels, *GPU_ID_LABELS))
     for label, name in source.rename:
         value = labels.get(label.lower())
-        if value is not None and name in metric.labels:
+        if value is not None and name in metric.labels and name not in pairs:
             pairs[name] = value
     if any(len(value) > PART_VALUE_CHARACTERS for value in pairs.values()):
         raise ValueError("label_too_long")

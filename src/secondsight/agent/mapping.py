@@ -7,7 +7,6 @@ reason; a name that the catalogue does not have is refused and counted by name.
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -19,8 +18,9 @@ from secondsight.agent.changes import Facts, LastValues
 from secondsight.agent.contradictions import Contradictions
 from secondsight.agent.derived import NAMES as DERIVED_FROM
 from secondsight.agent.derived import Derived
-from secondsight.agent.exposition import Exposition, Labels, Sample, type_of
+from secondsight.agent.exposition import Exposition, Labels, Sample, is_blank_word, type_of
 from secondsight.agent.identity import Origin, Workload
+from secondsight.agent.names import FACT_NAMES, spellings
 from secondsight.agent.partitions import is_never_read
 from secondsight.agent.settle import CREATED, Candidate, Settled, Slot
 from secondsight.catalog.index import Binding, Catalog
@@ -189,7 +189,7 @@ class Mapper:
 
     def _bindings(self, name: str, exposition: Exposition) -> tuple[str, tuple[Binding, ...]]:
         """Return what a name is to a histogram, and the metrics that it feeds."""
-        for spelling in _spellings(name):
+        for spelling in spellings(name):
             bindings = self._catalog.exposition(spelling)
             if bindings:
                 return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
@@ -323,7 +323,7 @@ class Mapper:
         host = identity.host_of(known, self._origin)
         for name, value in labels:
             for metric, source in self._catalog.exposition(name) or self._catalog.exposition(name.upper()):
-                if metric.type is MetricType.INFO and value and not value.startswith("<<<"):
+                if metric.type is MetricType.INFO and not is_blank_word(value):
                     self._learn(
                         metric, source, (host, identity.entity_of(metric.kind, known, self._origin, host)), value
                     )
@@ -345,7 +345,8 @@ class Mapper:
         """Learn what the labels of an info sample say; where the catalogue names the facts, others are refused."""
         named = {dict(source.part).get("attribute") for source in slot.metric.sources} - {None}
         identifying = {*identity.GPU_ID_LABELS, "model_name", "engine", *identity.HOST_LABELS}
-        facts = {name: value for name, value in labels if value and name.lower() not in identifying}
+        given = ((name, value) for name, value in labels if not is_blank_word(value))
+        facts = {FACT_NAMES.get(name, name): value for name, value in given if name.lower() not in identifying}
         if named:
             facts = {name: value for name, value in facts.items() if name in named}
         self._facts.learn(slot.metric.name, slot.entity, facts, named=bool(named))
@@ -383,16 +384,3 @@ class Mapper:
 def _cell(candidate: Candidate) -> Cell:
     slot = candidate.slot
     return Cell(slot.metric, slot.entity, slot.part, candidate.value, candidate.quality)
-
-
-def _spellings(name: str) -> Iterable[str]:
-    """Give the spellings of a name to look up: as it is, in upper case for DCGM, and as engines behind Ray have it."""
-    yield name
-    if name.startswith("dcgm_"):
-        yield name.upper()
-    plain = name.removeprefix("ray_")
-    for engine in ("vllm", "sglang", "trtllm"):
-        if plain.startswith((engine + "_", engine + ":")):
-            own = f"{engine}{'_' if engine == 'trtllm' else ':'}{plain[len(engine) + 1 :]}"
-            yield own
-            yield own + "_total"

@@ -216,7 +216,7 @@ class SmiMapper:
         return cells
 
     def _take_process(self, row: Row, gpu: str, cells: dict[tuple[str, str, str], Cell], mapped: SmiMapped) -> None:
-        """Add what a process holds; a process on several GPUs or slices holds the sum."""
+        """Add what a process holds of a GPU or of a slice."""
         pid = row.text("pid").strip()
         entity = f"{self._host_id}/{pid}"
         if is_blank(pid):
@@ -224,15 +224,14 @@ class SmiMapper:
         if not pid.isdigit() or not is_usable(entity):
             mapped.gathered.discarded["no_identity"] += 1
             return
-        name = row.text("process_name").strip()
-        facts = (("gpu", gpu), ("process", "" if is_blank(name) else name[:ATTRIBUTE_CHARACTERS]))
-        mapped.gathered.attributes[entity, ""] = tuple(pair for pair in facts if pair[1] and pair[1].isprintable())
+        name, instance = row.text("process_name").strip(), row.text("gpu_instance_id").strip()
+        part = part_text([("gpu", gpu), ("gi", instance if instance.isdigit() else "")])
+        facts = (("pid", pid), ("process", "" if is_blank(name) else name[:ATTRIBUTE_CHARACTERS]))
+        mapped.gathered.attributes[entity, part] = tuple(pair for pair in facts if pair[1] and pair[1].isprintable())
         for column, text in row.cells.items():
             for metric, source in self._bindings.get(column, ()):
                 if metric.kind is EntityKind.PROCESS_JOB:
-                    cell = self._cell(metric, source, (entity, ""), _read(column, text))
-                    before = cells.get((metric.name, entity, ""))
-                    cells[metric.name, entity, ""] = cell if before is None else _added(before, cell)
+                    cells[metric.name, entity, part] = self._cell(metric, source, (entity, part), _read(column, text))
 
     def _learn(self, metric: Metric, source: Source, entity: str, text: Text) -> None:
         attribute = dict(source.part).get("attribute")
@@ -298,9 +297,3 @@ def _untrusted(cell: Cell) -> Cell:
 
 def _unsupported(cell: Cell) -> Cell:
     return cell._replace(value=None, quality=Quality.ABSENT_NOT_SUPPORTED)
-
-
-def _added(before: Cell, cell: Cell) -> Cell:
-    if cell.value is None or before.value is None:
-        return before if cell.value is None else cell
-    return before._replace(value=before.value + cell.value)
