@@ -33,6 +33,9 @@ LEFT_BEHIND_MAXIMUM = 2
 EVENTS_MAXIMUM = 4096
 CLOSE_SECONDS = 1.0
 COMMAND = (sys.executable, "-m", "secondsight.agent.nvml.child")
+_OUTLIVING: list[subprocess.Popen[bytes]] = []
+"""Children that outlived their driver; held, as letting go of a process that runs is an error to Python."""
+
 UNRECOVERABLE = {112: "found no library of the driver", 118: "holds the library of another driver"}
 
 
@@ -189,17 +192,21 @@ class Driver:
         return None if child is None else child.process.pid
 
     def close(self) -> None:
-        """Tell all children to end and wait a moment for the one in use; may be called twice."""
+        """Tell all children to end and wait a moment for them; may be called twice."""
         with self._lock:
             self._closed = True
-            child, self._child = self._child, None
-            if child is None:
-                return
-            child.close_pipes()
-            try:
-                child.process.wait(CLOSE_SECONDS)
-            except subprocess.TimeoutExpired:
-                logger.warning("the driver child %d is inside a driver call and ends after it", child.process.pid)
+            if self._child is not None:
+                self._child.close_pipes()
+                self._left_behind.append(self._child)
+                self._child = None
+            end = self._clock.monotonic_seconds() + CLOSE_SECONDS
+            for child in self._left_behind:
+                try:
+                    child.process.wait(max(end - self._clock.monotonic_seconds(), 0.0))
+                except subprocess.TimeoutExpired:
+                    logger.warning("the driver child %d is inside a driver call and ends after it", child.process.pid)
+                    _OUTLIVING.append(child.process)
+            self._left_behind.clear()
 
     def _ask(self, kind: int, answer: int, wait_seconds: float, deadline_seconds: float) -> object:
         end = self._clock.monotonic_seconds() + wait_seconds

@@ -156,7 +156,8 @@ class NvmlReader:
             lost, unresponsive = self._trouble(row, one.place, record, columns)
             self._set(columns, row, "gpu_lost", lost)
             self._set(columns, row, "gpu_driver_unresponsive", unresponsive)
-            if lost or unresponsive:
+            is_unknown = lost is None and unresponsive is None
+            if lost or unresponsive or (is_unknown and one.key[0] in self._troubled):
                 troubled.add(one.key[0])
             elif record is not None and record.what == channel.MAIN and one.place is not None:
                 rare = self._source.rare.get(one.key[0])

@@ -118,7 +118,7 @@ class Gpm:
         """Free the samples; may be called twice."""
         samples, self._samples = self._samples, []
         for sample in samples:
-            pynvml.nvmlGpmSampleFree(sample)
+            pynvml._nvmlGetFunctionPointer("nvmlGpmSampleFree")(sample)
 
     def _open(self) -> int:
         try:

@@ -20,7 +20,12 @@ from secondsight.clock import Clock
 
 LOOK_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 1.0
-RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
+RESTLESS_SECONDS = 60.0
+"""After a change the list is looked at every second for a while, as what went may come back."""
+
+RETRY_SECONDS = (0.0, 1.0, 4.0, 9.0, 29.0)
+"""Back-off, on top of the second that lies between any two looks."""
+
 AWAY_SECONDS = 3.0
 
 GONE = frozenset((1, 9, 12, 18, 28))
@@ -63,18 +68,27 @@ class Session:
         self._numbers = 0
         self._failures = 0
         self._all_failed = 0
+        self._look_failed = 0
+        self._restless_until = 0.0
         self._driver_list: tuple[str, ...] = ()
 
     def run(self) -> None:
-        """Start the driver and keep it, for ever; the body of a thread."""
+        """Start the driver and keep it, for ever; the body of a thread. A fault of its own ends the process."""
+        try:
+            self._keep()
+        except Exception as error:  # noqa: BLE001 # without this thread the list goes stale: another process is better
+            self._report(f"the session failed: {error!r}")
+            self._leave(1)
+
+    def _keep(self) -> None:
         self._start()
         while True:
-            self._wake.wait(LOOK_SECONDS if self.code == 0 else self._retry_seconds())
+            self._wake.wait(self._pause_seconds())
             self._wake.clear()
             if self.code != 0 or self._must_start_anew():
                 self._start_anew()
-            elif self._look():
-                self.changed.set()
+            else:
+                self._look_again()
             self._clock.sleep(LOOK_AGAIN_SECONDS)
 
     def judge(self, read: list[Device]) -> None:
@@ -93,13 +107,27 @@ class Session:
         wanted = address_of(handle)
         return next((device for device in self.devices if address_of(device.handle) == wanted), None)
 
-    def _retry_seconds(self) -> float:
-        return RETRY_SECONDS[min(max(self._failures - 1, 0), len(RETRY_SECONDS) - 1)]
+    def _pause_seconds(self) -> float:
+        """Return how long to wait for the next look: not at all for a while after a change, or with back-off."""
+        if self.code != 0:
+            return RETRY_SECONDS[min(max(self._failures - 1, 0), len(RETRY_SECONDS) - 1)]
+        return 0.0 if self._clock.monotonic_seconds() < self._restless_until else LOOK_SECONDS
+
+    def _look_again(self) -> None:
+        try:
+            has_changed = self._look()
+        except pynvml.NVMLError as error:
+            self._look_failed = int(error.value)
+            return
+        self._look_failed = 0
+        if has_changed:
+            self.changed.set()
+            self._restless_until = self._clock.monotonic_seconds() + RESTLESS_SECONDS
 
     def _must_start_anew(self) -> bool:
         if self._all_failed >= ALL_FAIL_TICKS:
             return True
-        if any(device.code in GONE for device in self.devices):
+        if self._look_failed or any(device.code in GONE for device in self.devices):
             return True
         return len(_names(self._plan.driver_list)) > len(self._driver_list)
 
@@ -128,7 +156,7 @@ class Session:
 
     def _start(self) -> None:
         self._driver_list = _names(self._plan.driver_list)
-        self._all_failed = 0
+        self._all_failed = self._look_failed = 0
         try:
             pynvml.nvmlInit()
             self.versions = facts.of_driver()
