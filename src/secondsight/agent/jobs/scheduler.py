@@ -31,7 +31,7 @@ HOUR_MS = 60 * MINUTE_MS
 OUTPUT_MAXIMUM_BYTES = 64 << 20
 STATES_MAXIMUM = 10_000
 SENT_REMEMBERED = 50_000
-DOWN = ("down", "drain", "drng", "fail", "maint", "reboot", "unknown", "inval", "power")
+DOWN = ("down", "drain", "drng", "fail", "maint", "reboot", "unknown", "inval")
 """Beginnings of the states of nodes whose free GPUs cannot be given."""
 
 
