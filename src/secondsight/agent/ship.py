@@ -64,7 +64,13 @@ class ShipConfig:
 
 @dataclass(frozen=True, slots=True)
 class ShipParts:
-    """What a shipper works with; `random` gives numbers in [0, 1)."""
+    """What a shipper works with.
+
+    Attributes:
+        random: Gives numbers in [0, 1).
+        write_due: Writes what was held for company until it is due, and returns for how many seconds nothing more is;
+            records need not wait then. None where nothing is held.
+    """
 
     spools: Spools
     transport: Transport
@@ -75,6 +81,7 @@ class ShipParts:
     random: Callable[[], float]
     collector_id: str
     host_id: str
+    write_due: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,9 @@ class Shipper:
         self._clock = clock
         self._config = config or ShipConfig()
         chosen = self._config
+        company_seconds = 0.0 if parts.write_due else chosen.batch_seconds
         self._lanes = Lanes(
-            parts.spools, clock, LaneConfig(chosen.batch_seconds, chosen.batch_records, chosen.backlog_seconds)
+            parts.spools, clock, LaneConfig(company_seconds, chosen.batch_records, chosen.backlog_seconds)
         )
         self._backoff = Backoff(chosen.backoff_seconds, chosen.backoff_maximum_seconds, parts.random)
         self._batch_bytes = BatchBytes(chosen.least_bytes, chosen.batch_bytes)
@@ -121,6 +129,7 @@ class Shipper:
         """
         try:
             self._tend()
+            due_seconds = self._parts.write_due() if self._parts.write_due else self._config.batch_seconds
             turn = self._lanes.next(self._batch_bytes.now)
             if turn.wait_seconds > 0 and not flush:
                 return turn.wait_seconds
@@ -131,7 +140,7 @@ class Shipper:
             return self._back_off(error)
         if self._parts.spools.records:
             return 0.0 if flush else rest_seconds
-        return self._config.batch_seconds
+        return due_seconds
 
     def drain(self, seconds: float) -> bool:
         """Ship all that is there, for at most about `seconds`; False if something is left. Gives up on a failure."""

@@ -3,7 +3,9 @@
 import logging
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +46,13 @@ class Keeping:
     splitter: Splitter
 
 
+class Stamped(NamedTuple):
+    """A content with what its frame says of it; it holds the ticks that the stamp names."""
+
+    stamp: Stamp
+    content: Content
+
+
 class TickWriter:
     """Spools ticks. Safe to call from threads; what the spool refuses is lost, counted and declared."""
 
@@ -58,33 +67,31 @@ class TickWriter:
 
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Spool what a reader took at `tick_ms`."""
-        pieces: defaultdict[Priority, list[bytes]] = defaultdict(list)
-        for at_ms, contents in (*tick.earlier, (tick_ms, tick.contents)):
-            stamp = self._stamp(reader, at_ms, tick, live=at_ms != tick_ms or tick.live)
-            for content in contents:
-                for priority, piece in self._keeping.splitter.split(content).items():
-                    pieces[priority].append(encode(stamp, piece, inline=not self._keep_definitions(piece)))
-        if not pieces:
+        self.write_all(
+            [
+                Stamped(stamp, content)
+                for at_ms, contents in (*tick.earlier, (tick_ms, tick.contents))
+                for stamp in (self.stamp(reader, at_ms, tick, is_earlier=at_ms != tick_ms),)
+                for content in contents
+            ]
+        )
+
+    def write_all(self, pieces: Sequence[Stamped], ticks: int = 1) -> None:
+        """Spool contents of `ticks` ticks with one append."""
+        frames: defaultdict[Priority, list[bytes]] = defaultdict(list)
+        for stamp, content in pieces:
+            for priority, piece in self._keeping.splitter.split(content).items():
+                frames[priority].append(encode(stamp, piece, inline=not self._keep_definitions(piece)))
+        if not frames:
             return
         try:
-            self._keeping.spools.append(pieces)
+            self._keeping.spools.append(frames)
         except SecondsightError as error:
-            self._note_failure(reader.name, error)
+            self._note_failure(pieces[0].stamp.source, error, ticks)
         else:
             self._failures = 0
 
-    def _keep_definitions(self, content: Content) -> bool:
-        with self._lock:
-            return self._keeping.definitions.keep(content)
-
-    def _note_failure(self, name: str, error: SecondsightError) -> None:
-        self._counts.add(f"spool_write_failed:{_errno(error)}")
-        self._counts.add("ticks_missed")
-        level = logging.WARNING if self._failures % _SAID_EVERY == 0 else logging.DEBUG
-        self._failures += 1
-        logger.log(level, "a tick of %s is lost, or a part of it: %s", name, error)
-
-    def _stamp(self, reader: Reader, at_ms: int, tick: Tick, *, live: bool) -> Stamp:
+    def stamp(self, reader: Reader, at_ms: int, tick: Tick, *, is_earlier: bool = False) -> Stamp:
         """Return the stamp of one instant; spool and sequence are filled in when it is shipped."""
         offset_ms, uncertainty_ms = self._offset.now(self._clock.monotonic_seconds())
         return Stamp(
@@ -99,8 +106,19 @@ class TickWriter:
             boot_id=self._sender.boot_id,
             clock_offset_ms=offset_ms,
             clock_uncertainty_ms=uncertainty_ms,
-            live=live,
+            live=is_earlier or tick.live,
         )
+
+    def _keep_definitions(self, content: Content) -> bool:
+        with self._lock:
+            return self._keeping.definitions.keep(content)
+
+    def _note_failure(self, source: str, error: SecondsightError, ticks: int) -> None:
+        self._counts.add(f"spool_write_failed:{_errno(error)}")
+        self._counts.add("ticks_missed", ticks)
+        level = logging.WARNING if self._failures % _SAID_EVERY == 0 else logging.DEBUG
+        self._failures += 1
+        logger.log(level, "%d ticks (%s) are lost, or a part of them: %s", ticks, source, error)
 
 
 def _errno(error: BaseException) -> str:

@@ -45,9 +45,13 @@ def merge(frames: Sequence[Frame]) -> tuple[Stamp, Content]:
         last_sequence=max(header.last_sequence for header in headers),
         tick_times_ms=times,
     )
-    contents = [frame.content for frame in frames]
     shifts = [np.searchsorted(times, header.tick_times_ms).astype(np.uint16) for header in headers]
-    return stamp, Content(
+    return stamp, join([frame.content for frame in frames], shifts)
+
+
+def join(contents: Sequence[Content], shifts: Sequence[Values]) -> Content:
+    """Concatenate contents of equal definitions; tick i of a content is tick `shift[i]` of the result (u16)."""
+    return Content(
         schema=contents[0].schema,
         entities=contents[0].entities,
         scalars=_merge_scalars([(item.scalars, shift) for item, shift in zip(contents, shifts, strict=True)]),
