@@ -11,10 +11,12 @@ from typing import Any
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.dcgm.config import DcgmSettings
+from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.processes import ProcessesConfig
+from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
@@ -37,6 +39,8 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.dcgm]", DcgmSettings, "A DCGM host engine, read through the Python bindings that DCGM ships."),
     ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),
+    ("[agent.sampling]", SamplingSettings, "How the agent follows the plan that the gateway has for it."),
+    ("[agent.enrol]", EnrolSettings, "How the agent gets a token of its own, in place of `token_file`."),
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
     ("[agent.slurm]", SlurmConfig, "Who has which GPU, from what Slurm leaves on this node."),
     ("[agent.sacct]", SacctConfig, "Jobs of a Slurm cluster, from its accounting."),

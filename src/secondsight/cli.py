@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from secondsight.administer import add_debug, add_plans, add_stages, add_tokens
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError
@@ -21,6 +22,7 @@ Command = Callable[[argparse.Namespace], int]
 WRONG_USE = frozenset(
     {"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "bad_zone", "bad_time", "unknown_incident"}
 )
+WRONG_USE |= {"bad_budget", "bad_expiry", "bad_rule", "bad_stage", "token_spec_invalid"}
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
 INCIDENT_NAMES = (
     "thermal_runaway, straggler, node_lost, ecc_storm, clock_drift, nvlink_degraded, dataloader_stall, "
@@ -93,6 +95,9 @@ def parser() -> argparse.ArgumentParser:
     _add_simulate(commands)
     _add_reads(commands)
     _add_metrics(commands)
+    add_tokens(commands, _command)
+    add_plans(commands, _command)
+    add_debug(commands, _command, _add_server)
     _add_import(commands)
     return whole
 
@@ -124,6 +129,9 @@ def _add_agent(commands: "argparse._SubParsersAction[_Parser]") -> None:
     actions: argparse._SubParsersAction[Any] = agent.add_subparsers(
         title="actions", metavar="ACTION", required=False, parser_class=_HookParser
     )
+    example = "secondsight agent enroll --config agent.toml"
+    enrol = _command(actions, "enroll", "get a token of this agent's own, for a join token", _agent_enroll, example)
+    enrol.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="the agent's TOML file")
     jobs = actions.add_parser("job", help="say that a job starts or ends", description="For Slurm's prolog and epilog.")
     words: argparse._SubParsersAction[Any] = jobs.add_subparsers(
         title="words", metavar="WORD", required=True, parser_class=_HookParser
@@ -232,6 +240,21 @@ def _agent(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _agent_enroll(arguments: argparse.Namespace) -> int:
+    from secondsight.agent.config import AgentConfig
+    from secondsight.agent.counts import Counts
+    from secondsight.agent.run import enroller_of
+
+    config = build(AgentConfig, read_settings(arguments.config, os.environ, "agent"), "agent")
+    if config.enrol is None:
+        raise Rejected("bad_config", "agent.enrol is not set", "say enrol.join_token_file, instead of token_file")
+    enroller = enroller_of(config, config.enrol, SystemClock(), Counts())
+    try:
+        return 0 if enroller.step() else 1
+    finally:
+        enroller.end()
+
+
 def _agent_job(arguments: argparse.Namespace) -> int:
     """Write what a prolog or epilog says; a job never fails by it."""
     from secondsight.agent.jobs.hooks import write_hook
@@ -304,19 +327,23 @@ def _add_reads(commands: "argparse._SubParsersAction[_Parser]") -> None:
     top.add_argument("-n", type=int, default=20, metavar="N", help="rows (20)")
     top.add_argument("--once", action="store_true", help="print once instead of following")
     for parser in (query, top):
-        parser.add_argument(
-            "--server",
-            default=_default_server(),
-            metavar="URL",
-            help="address of the api; else SECONDSIGHT_SERVER, else what data/ready says",
-        )
-        parser.add_argument(
-            "--token-file",
-            type=Path,
-            default=Path(os.environ.get("SECONDSIGHT_TOKEN_FILE", "data/tokens/admin")),
-            metavar="FILE",
-            help="file that holds a read token (data/tokens/admin)",
-        )
+        _add_server(parser)
+
+
+def _add_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server",
+        default=_default_server(),
+        metavar="URL",
+        help="address of the api; else SECONDSIGHT_SERVER, else what data/ready says",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        default=Path(os.environ.get("SECONDSIGHT_TOKEN_FILE", "data/tokens/admin")),
+        metavar="FILE",
+        help="file that holds a read token (data/tokens/admin)",
+    )
 
 
 def _default_server() -> str:
@@ -347,6 +374,7 @@ def _add_metrics(commands: "argparse._SubParsersAction[_Parser]") -> None:
     listing = _command(actions, "list", "list every metric", _metrics_list, example)
     listing.add_argument("--kind", choices=[kind.value for kind in EntityKind], help="only this kind of entity")
     listing.add_argument("--json", action="store_true", help="as JSON")
+    add_stages(actions, _command)
 
 
 def _metrics_list(arguments: argparse.Namespace) -> int:
