@@ -4,59 +4,51 @@ Labels say who has a GPU, not who had it: a missing label means unknown and ends
 before. Several workloads at once share the card; which of them a sample belongs to cannot be told, so none is given it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from secondsight.agent.cells import Key, plain_text
+from secondsight.agent.cells import Key
 from secondsight.agent.identity import Workload
+from secondsight.agent.jobs.allocation import Holding, Owner, Share
+from secondsight.agent.jobs.intervals import Intervals, Kept, Listing
+from secondsight.agent.jobs.kept import KeptIntervals
 from secondsight.wire.content import Event
 
-ALLOCATION = "job_gpu_allocation"
-REMEMBERED = 10_000
-TEXT_CHARACTERS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class _Open:
-    workload: Workload
-    start_ms: int
+VIA = "labels"
+NO_SILENCE_MS = 1 << 62
+"""Labels that are missing end nothing, for however long."""
 
 
 class Allocations:
-    """The open intervals of one target's GPUs and slices."""
+    """The intervals of one target's GPUs and slices. One thread uses it.
 
-    def __init__(self) -> None:
-        self._open: dict[Key, _Open] = {}
+    Args:
+        state: Where they outlive a restart; nowhere if None.
+        correction_ms: Gives what frames add to times of this host now.
+    """
 
-    def see(self, workloads: Mapping[Key, set[Workload]], tick_ms: int) -> list[tuple[Key, Event]]:
+    def __init__(self, state: KeptIntervals | None = None, correction_ms: Callable[[], int] = lambda: 0) -> None:
+        self._state = state
+        self._correction_ms = correction_ms
+        self._intervals = Intervals(VIA, NO_SILENCE_MS, Kept() if state is None else state.load())
+
+    def see(self, workloads: Mapping[Key, set[Workload]], tick_ms: int) -> list[Event]:
         """Return the intervals that opened and closed with this scrape; an interval that closes is sent again whole."""
-        events: list[tuple[Key, Event]] = []
-        for key, found in workloads.items():
-            before = self._open.get(key)
-            if before is not None:
-                if before.workload in found:
-                    continue
-                del self._open[key]
-                events.append((key, _event(key, before, tick_ms)))
-            if len(found) != 1:
-                continue
-            if len(self._open) >= REMEMBERED:
-                self._open.clear()
-            self._open[key] = _Open(next(iter(found)), tick_ms)
-            events.append((key, _event(key, self._open[key], None)))
+        holdings = tuple(
+            Holding(*key, _owner(workload), Share.SOLE if len(found) == 1 else Share.SHARED)
+            for key, found in workloads.items()
+            for workload in sorted(found)
+        )
+        listing = Listing(holdings, complete=False)
+        events = self._intervals.see(listing, tick_ms, self._correction_ms())
+        if self._state is not None:
+            self._state.save(self._intervals, tick_ms)
         return events
 
 
-def _event(key: Key, interval: _Open, end_ms: int | None) -> Event:
-    workload = interval.workload
+def _owner(workload: Workload) -> Owner:
     pod = "/".join(text for text in (workload.namespace, workload.pod) if text)
-    named = {
-        "job_id": workload.job or pod,
-        "workload_id": "/".join(text for text in (pod, workload.container) if text),
-        "owner_team": workload.namespace,
-        "model_id": "",
-        "via": "labels",
-    }
-    attributes = {name: plain_text(text, TEXT_CHARACTERS) for name, text in named.items()}
-    version = 1 if end_ms is None else 2
-    return Event(ALLOCATION, *key, interval.start_ms, 0, end_ms, version, attributes)
+    return Owner(
+        job_id=workload.job or pod,
+        workload_id="/".join(text for text in (pod, workload.container) if text),
+        owner_team=workload.namespace,
+    )

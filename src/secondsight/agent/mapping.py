@@ -79,14 +79,14 @@ class Mapped:
 class Mapper:
     """Maps the scrapes of one target, remembering its series; not shared between threads."""
 
-    def __init__(self, catalog: Catalog, origin: Origin) -> None:
+    def __init__(self, catalog: Catalog, origin: Origin, allocations: Allocations | None = None) -> None:
         self._catalog = catalog
         self._origin = origin
         self._slots: dict[tuple[str, Labels], tuple[Slot, ...] | str] = {}
         self._conversion = lru_cache(maxsize=2048)(conversion)
         self._events = LastValues()
         self._facts = Facts()
-        self._allocations = Allocations()
+        self._allocations = allocations or Allocations()
         self._host_of_fact: dict[str, str] = {}
         self._attributes: dict[Key, Attributes] = {}
         self._starts: dict[tuple[str, str, str], int] = {}
@@ -369,8 +369,8 @@ class Mapper:
         self._unmeasured = found
 
     def _take_allocations(self, mapped: Mapped, tick_ms: int) -> None:
-        for (entity, _), event in self._allocations.see(mapped.workloads, tick_ms):
-            host = self._host_of_fact.get(entity, self._origin.host_id)
+        for event in self._allocations.see(mapped.workloads, tick_ms):
+            host = self._host_of_fact.get(event.entity, self._origin.host_id)
             mapped.of(host).events.append((EntityKind.PROCESS_JOB, event))
 
     def _of_engine(self, info: Info) -> Info:

@@ -9,6 +9,8 @@ import math
 import threading
 from dataclasses import dataclass
 
+from secondsight.wire.content import clock_correction_ms
+
 DRIFT_MS_PER_SECOND = 0.1
 """Two undisciplined clocks drift apart by up to 100 parts per million."""
 
@@ -61,6 +63,10 @@ class ClockOffset:
             if self._best is None or monotonic_seconds - self._best[1] > FORGET_SECONDS:
                 return None, 0
             return round(self._best[0].offset_ms), math.ceil(self._grown(monotonic_seconds))
+
+    def correction_ms(self, monotonic_seconds: float) -> int:
+        """Return what frames add now to times of this host."""
+        return clock_correction_ms(*self.now(monotonic_seconds))
 
     def _grown(self, monotonic_seconds: float) -> float:
         if self._best is None:

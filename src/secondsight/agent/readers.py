@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from secondsight.agent.attribution import Allocations
 from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.reader import FabricPlace, FabricReader
 from secondsight.agent.host import HostReader, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles, FirstOf
+from secondsight.agent.jobs.kept import KeptIntervals
 from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.heard import HeardXids
@@ -55,11 +57,11 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         state_file = config.spool_dir / "kernel-log" / "state.json"
         log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known, heard)
         yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
-    for reader in _driver(config, shared, known):
+    for reader in (*_driver(config, shared, known), *_gpu_programs(config, shared, known)):
         yield WithoutEchoes(reader, heard, counts)
-    yield from _gpu_programs(config, shared, known)
+    place = ScrapePlace(config.host, config.rack, known, lambda target: _labelled(config, shared, target))
     for target in config.scrape:
-        reader = ScrapeReader(target, catalog, clock, counts, ScrapePlace(config.host, config.rack, known))
+        reader = ScrapeReader(target, catalog, clock, counts, place)
         yield WithoutEchoes(reader, heard, counts)
     yield from _allocators(config, shared)
     yield from _workloads(config, shared)
@@ -104,6 +106,12 @@ def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iter
 
         place = SmiPlace(config.host, config.rack, config.root)
         yield SmiReader(config.smi, place, shared.catalog, shared.clock, shared.counts, known)
+
+
+def _labelled(config: AgentConfig, shared: Shared, target: str) -> Allocations:
+    """Return what remembers the workloads that a target's labels name."""
+    state = KeptIntervals(config.spool_dir / f"allocations-labels-{target}.json", shared.counts)
+    return Allocations(state, lambda: shared.offset.correction_ms(shared.clock.monotonic_seconds()))
 
 
 def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:

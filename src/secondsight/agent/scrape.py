@@ -7,11 +7,12 @@ raises, and other readers are not affected. Of an inference engine that is down 
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from secondsight.agent.attribution import Allocations
 from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
@@ -72,11 +73,13 @@ class ScrapePlace:
 
     Attributes:
         known: GPUs of this host as other readers name them.
+        allocations: Makes what remembers the workloads of a target, by its name.
     """
 
     host_id: str
     rack: str = ""
     known: KnownGpus | None = None
+    allocations: Callable[[str], Allocations] = lambda _target: Allocations()
 
 
 class ScrapeReader:
@@ -105,7 +108,7 @@ class ScrapeReader:
         )
         self._request_target = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
         self._connection = Connection(target.url, clock, ca_file=target.ca_file)
-        self._mapper = Mapper(catalog, self._origin)
+        self._mapper = Mapper(catalog, self._origin, place.allocations(target.name) if target.attribution else None)
         self._label_cache: dict[str, Labels] = {}
         self._builders: dict[str, ContentBuilder] = {}
         self._engines: dict[str, int] = {}

@@ -112,11 +112,12 @@ def event_of(interval: Interval, via: str) -> Event:
         "workload_id": owner.workload_id,
         "owner_team": owner.owner_team,
         "model_id": owner.model_id,
-        "user_id": owner.user_id,
         "via": via,
         "start": "exact" if interval.exact else "estimate",
         "clock_correction_ms": str(interval.correction_ms),
     }
+    if owner.user_id:
+        attributes["user_id"] = owner.user_id
     if interval.end_ms is not None:
         attributes["end"] = "exact" if interval.end_exact else "estimate"
     if interval.share is not Share.SOLE:

@@ -17,7 +17,7 @@ from secondsight.catalog.scale import conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.model import EntityKind
-from secondsight.wire.content import Event, Info, clock_correction_ms
+from secondsight.wire.content import Event, Info
 
 SILENT_TICKS = 3
 """A holder found gone after more ticks without word of the allocator ended at an unknown time."""
@@ -106,7 +106,7 @@ class AllocationReport:
         return Tick(self._builder.build(gathered, delta_ms), collector=self._via)
 
     def _correction_ms(self) -> int:
-        return clock_correction_ms(*self._means.offset.now(self._means.clock.monotonic_seconds()))
+        return self._means.offset.correction_ms(self._means.clock.monotonic_seconds())
 
     def _count(self, found: Findings, gathered: Gathered) -> None:
         counts = self._means.counts
