@@ -15,8 +15,8 @@ from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
-from secondsight.agent.processes import ProcessesConfig
 from secondsight.agent.plan.settings import SamplingSettings
+from secondsight.agent.processes import ProcessesConfig
 from secondsight.agent.scrape import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
