@@ -10,8 +10,9 @@ from log_faults import FaultyDisk
 from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader, Place
+from secondsight.agent.host import HostReader
 from secondsight.agent.offset import ClockOffset
+from secondsight.agent.place import Place
 from secondsight.agent.split import Splitter
 from secondsight.agent.spool.classes import SpoolBounds, Spools
 from secondsight.agent.write import Keeping, Sender, TickWriter

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,11 @@ def test_log(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None
 class Gauge:
     """A reader of a gauge that holds the last Xid of one GPU."""
 
-    def __init__(self) -> None:
+    costly = True
+
+    def __init__(self, via: str = "last_value") -> None:
         self.name, self.interval_ms = "dcgm", 1000
+        self._via = via
         self.xid: int | None = None
         self._values = LastValues()
 
@@ -111,6 +115,7 @@ class Gauge:
         self._values.look_done()
         if event is None:
             return Tick(())
+        event = replace(event, attributes={**event.attributes, "via": self._via})
         table = EntityTable(EntityKind.GPU, "host-1", "", ())
         return Tick((Content(make_schema(EntityKind.GPU, []), table, None, events=(event,)),))
 
@@ -152,6 +157,7 @@ def test_a_hint_that_the_log_did_not_tell_is_an_event(tmp_path: Path) -> None:
     site = Site(tmp_path)
     gauge = Gauge()
     reader = WithoutEchoes(gauge, site.heard, site.counts)
+    assert (reader.name, reader.interval_ms, reader.costly) == ("dcgm", 1000, True)
     gauge.xid = 31
     assert hints(reader, BOOT_MS) == [31]
 
@@ -165,6 +171,16 @@ def test_a_hint_waits_for_the_log(tmp_path: Path) -> None:
     site.heard.hear(GPU_A, 31, BOOT_MS + 500)
     assert reader.read(BOOT_MS + WAIT_MS).contents == ()
     assert site.counts.get("xid_echo") == 1
+
+
+@pytest.mark.parametrize(("seconds_after", "codes"), [(1, []), (59, []), (3600, [31])])
+def test_an_event_of_the_library_is_the_one_of_its_time(seconds_after: int, codes: list[int], tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    gauge = Gauge(via="nvml")
+    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    site.heard.hear(GPU_A, 31, BOOT_MS)
+    gauge.xid = 31
+    assert hints(reader, BOOT_MS + seconds_after * 1000) == codes
 
 
 def test_a_follower_in_the_gauge_belongs_to_what_the_log_told(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from secondsight.contracts import Reader, Tick
 from secondsight.wire.content import Content, Event
 
 WAIT_MS = 3000
-HINTS = ("last_value", "nvml")
+GAUGE = "last_value"
+HINTS = (GAUGE, "nvml")
 """Values of the attribute `via` of an event that is a hint."""
 
 WAITING_MAXIMUM = 256
@@ -26,6 +27,7 @@ class WithoutEchoes:
     def __init__(self, reader: Reader, heard: HeardXids, counts: Counts) -> None:
         self.name = reader.name
         self.interval_ms = reader.interval_ms
+        self.costly = bool(getattr(reader, "costly", False))
         self._reader = reader
         self._heard = heard
         self._counts = counts
@@ -62,8 +64,13 @@ class WithoutEchoes:
         return untold
 
     def _is_told(self, event: Event) -> bool:
-        """Tell whether the log told this code of this GPU, or for a follower the Xid that it follows."""
-        if self._heard.last_ms(event.entity, event.code) is not None:
+        """Tell whether the log told this code of this GPU, or for a follower the Xid that it follows.
+
+        A gauge repeats a code for ever; an event of the library is the one of its time.
+        """
+        told_ms = self._heard.last_ms(event.entity, event.code)
+        is_gauge = event.attributes.get("via") == GAUGE
+        if told_ms is not None and (is_gauge or abs(event.time_ms - told_ms) <= WINDOW_MS):
             return True
         newest_ms = self._heard.newest_ms(event.entity)
         follows = xid_entry(event.code).repeats is Repeats.FOLLOWER
