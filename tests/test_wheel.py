@@ -36,7 +36,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_pages_and_catalogue_and_names_its_licence(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "secondsight/api/static/index.html" in names
-    assert {"secondsight/catalog/gpu.toml", "secondsight/agent/kmsg/xid.csv", "secondsight/agent/kmsg/rules.toml"} <= {*names}
+    assert "secondsight/catalog/gpu.toml" in names
+    assert {f"secondsight/agent/kmsg/{name}" for name in ("xid.csv", "sxid.csv", "rules.toml")} <= {*names}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "bench", "web"))]
 
