@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from secondsight.administer import add_debug, add_plans, add_stages, add_tokens
+from secondsight.administer.debug import add_debug
+from secondsight.administer.plans import add_plans, add_stages
+from secondsight.administer.tokens import add_tokens
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError

@@ -1,0 +1,96 @@
+"""What the commands of administration share: their parsers, the metadata store, the audit, and how rows are shown.
+
+Tokens, plans and stages are kept in the metadata store, and the commands open it where it is: they run beside the
+platform, by whoever may read its folder. Nothing of the platform is imported before its command runs.
+"""
+
+import argparse
+import getpass
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from secondsight.clock import SystemClock
+from secondsight.errors import Rejected
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+Commands = Any
+"""What `argparse` gives for sub-commands; its parsers are those of `cli`."""
+
+AddCommand = Callable[[Commands, str, str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+
+
+def group(commands: Commands, name: str, text: str) -> Commands:
+    """Add a command that only has actions, and return where these are added."""
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    return parser.add_subparsers(title="actions", metavar="ACTION", required=True, parser_class=type(parser))
+
+
+def place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the metadata store is, and whose things are meant."""
+    parser.add_argument(
+        "--data", type=Path, default=Path("data"), metavar="DIR", help="folder of the platform (./data)"
+    )
+    parser.add_argument("--metadata", default="", metavar="URL", help="metadata store, where it is not in that folder")
+    parser.add_argument("--tenant", default="default", metavar="ID")
+
+
+@contextmanager
+def metadata(arguments: argparse.Namespace) -> "Iterator[Engine]":
+    """Give the metadata store, which must be there already."""
+    from secondsight.access.metadata import open_metadata
+
+    path = arguments.data / "metadata.sqlite"
+    if not arguments.metadata and not path.is_file():
+        raise Rejected("bad_data", f"there is no platform in {arguments.data}", "name its folder with --data")
+    engine = open_metadata(arguments.metadata or str(path))
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def audit(engine: "Engine", tenant_id: str, action: str, detail: str) -> None:
+    """Put on record what was done at this shell."""
+    from secondsight.access.audit import AuditEntry, write_entries
+
+    write_entries(engine, [AuditEntry(now_ms(), f"shell:{getpass.getuser()}", tenant_id, action, "ok", detail)])
+
+
+def now_ms() -> int:
+    """Return the time."""
+    return SystemClock().now_ms()
+
+
+def show(rows: Sequence[dict[str, Any]], shown: Sequence[str], *, as_json: bool) -> int:
+    """Print rows as a table of some columns, or whole as JSON."""
+    if as_json:
+        return say(json.dumps(rows, indent=2, default=str))
+    table = [
+        [name.removesuffix("_ms").upper() for name in shown],
+        *([_text(name, row.get(name)) for name in shown] for row in rows),
+    ]
+    widths = [max(len(line[column]) for line in table) for column in range(len(shown))]
+    for line in table:
+        say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+    return 0
+
+
+def _text(name: str, value: Any) -> str:
+    if name in ("expires_ms", "revoked_ms") and value is not None:
+        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "-"
+    return "-" if value in (None, "") else str(value)
+
+
+def say(text: str) -> int:
+    """Print a line and return the exit code of success."""
+    sys.stdout.write(text + "\n")
+    return 0
