@@ -22,6 +22,16 @@ logger = logging.getLogger(__name__)
 DEADLINE_SHARE = 0.8
 """Share of its interval that a reader may take."""
 
+LOOK_SECONDS = 1.0
+"""Longest between two looks at what is due and what hangs."""
+
+TURN_SECONDS = 0.05
+"""How long a reader waits for those before it.
+
+Readers of one tick read one after the other as long as none is slow: at once they would take the interpreter from each
+other at every system call.
+"""
+
 JOIN_SECONDS = 5.0
 
 Deliver = Callable[[Reader, int, Tick], None]
@@ -60,7 +70,8 @@ class Sampler:
     def __init__(self, readers: Sequence[Reader], hooks: Hooks, clock: Clock, counts: Counts, *, host_id: str) -> None:
         self._hooks = hooks
         self._stopping = threading.Event()
-        self._lanes = [_Lane(reader, hooks, clock, counts) for reader in readers]
+        turn = threading.Lock()
+        self._lanes = [_Lane(reader, hooks, clock, counts, turn) for reader in readers]
         self._schedules = [Schedule(r.interval_ms, phase_ms(host_id, r.interval_ms)) for r in readers]
         self._clock = clock
         self._counts = counts
@@ -88,7 +99,7 @@ class Sampler:
 
     def look(self) -> float:
         """Give every reader the tick that is due, and return for how many seconds nothing more is."""
-        waits = [1.0]
+        waits = [LOOK_SECONDS]
         now_ms, now = self._clock.now_ms(), self._clock.monotonic_seconds()
         dues = [schedule.look(now_ms, now) for schedule in self._schedules]
         if any(due.stepped for due in dues):
@@ -101,15 +112,15 @@ class Sampler:
             if due.tick_ms is not None and not lane.offer(due.tick_ms, now):
                 self._counts.add("ticks_missed")
             waits.append(due.wait_seconds)
-            waits.append(lane.seconds_to_deadline(now))
         return max(min(waits), 0.0)
 
 
 class _Lane:
     """One reader with its thread and the tick that it is at."""
 
-    def __init__(self, reader: Reader, hooks: Hooks, clock: Clock, counts: Counts) -> None:
+    def __init__(self, reader: Reader, hooks: Hooks, clock: Clock, counts: Counts, turn: threading.Lock) -> None:
         self.name = reader.name
+        self._turn = turn
         self._reader = reader
         self._hooks = hooks
         self._clock = clock
@@ -146,11 +157,6 @@ class _Lane:
         self._counts.add(f"read_timed_out:{self.name}")
         logger.warning("%s is too slow, its tick is given up", self.name)
 
-    def seconds_to_deadline(self, now: float) -> float:
-        """Return how long until a deadline must be looked at."""
-        with self._changed:
-            return 1.0 if self._deadline is None or self._given_up else max(self._deadline - now, 0.001)
-
     def ask_to_end(self) -> None:
         """Let the thread end after the read that it is at."""
         with self._changed:
@@ -168,17 +174,27 @@ class _Lane:
     def _run(self) -> None:
         name_thread()
         while (tick_ms := self._next()) is not None:
-            started = self._clock.monotonic_seconds()
-            tick = self._read(tick_ms)
-            self._hooks.observe(Duration(self.name, self._clock.monotonic_seconds() - started))
-            with self._changed:
-                given_up = self._given_up
-            if tick is not None and given_up:
-                tick = _what_happened(tick)
-            if tick is not None:
-                self._hand_over(tick_ms, tick)
+            is_its_turn = self._turn.acquire(timeout=TURN_SECONDS)
+            try:
+                self._take(tick_ms)
+            finally:
+                if is_its_turn:
+                    self._turn.release()
             with self._changed:
                 self._tick_ms = self._deadline = None
+
+    def _take(self, tick_ms: int) -> None:
+        started = self._clock.monotonic_seconds()
+        tick = self._read(tick_ms)
+        ended = self._clock.monotonic_seconds()
+        self._hooks.observe(Duration(self.name, ended - started))
+        self.check_deadline(ended)
+        with self._changed:
+            given_up = self._given_up
+        if tick is not None and given_up:
+            tick = _what_happened(tick)
+        if tick is not None:
+            self._hand_over(tick_ms, tick)
 
     def _next(self) -> int | None:
         with self._changed:
