@@ -1,4 +1,4 @@
-"""What is shipped of a window at 30 s gives the rollup that all of its seconds give: for any values, gaps and changes."""
+"""What is shipped of a window at 30 s gives the rollup that all its seconds give: for any values, gaps and changes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -140,7 +140,7 @@ def windows(draw: st.DrawFn, *, whole: bool = False) -> list[Second]:
     """Draw the seconds of a window; some have no poll, and some cells are missing in any but a whole one."""
     energy = draw(st.integers(0, 1000))
     made: list[Second] = []
-    for number in range(30):
+    for _ in range(30):
         if draw(st.integers(0, 12)) == 0 and not whole:
             made.append({})
             continue
@@ -179,7 +179,7 @@ def test_seconds_that_arrive_after_all_change_nothing(seconds: list[Second], arr
 @pytest.mark.parametrize("session", [EVERYTHING, Selection(entities=frozenset({"GPU-b"}))])
 @pytest.mark.parametrize("begins", [0, 1, 17, 29])
 def test_a_session_ships_every_second_of_the_window_that_it_begins_in(session: Selection, begins: int):
-    seconds = [{gpu: {name: number for name in NAMES} for gpu in GPUS} for number in range(30)]
+    seconds = [{gpu: dict.fromkeys(NAMES, number) for gpu in GPUS} for number in range(30)]
     shipped = summed_up(seconds, 421, session, begins)
     ticks: dict[str, set[int]] = {gpu: set() for gpu in GPUS}
     secondary: set[str] = set()
@@ -200,7 +200,7 @@ def test_a_session_ships_every_second_of_the_window_that_it_begins_in(session: S
 
 def test_little_is_shipped_of_a_quiet_window():
     seconds = [
-        {gpu: {name: 1 for name in (*GAUGES, *STATES)} | {COUNTERS[0]: number} for gpu in GPUS} for number in range(30)
+        {gpu: dict.fromkeys((*GAUGES, *STATES), 1) | {COUNTERS[0]: number} for gpu in GPUS} for number in range(30)
     ]
     shipped = summed_up(seconds, 0)
     assert [item.tick_ms for item in shipped] == [START_MS, START_MS + 29_000]
