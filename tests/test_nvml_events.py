@@ -1,6 +1,7 @@
 """Events of the driver become events of GPUs, once each, with what is needed to unite them with the kernel log's."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,7 @@ def test_what_the_kernel_log_told_is_not_told_twice(tmp_path: Path) -> None:
     with running(tmp_path, *TWO) as rig:
         rig.settled(2)
         rig.reader = WithoutEchoes(rig.reader, heard, rig.counts)  # type: ignore[assignment] # a reader as well
-        heard.hear(B, 79, START_MS)
+        heard.hear(B, 79, time.time_ns() // 1_000_000)
         rig.machine.event(1, "xid 79")
         rig.machine.event(1, "xid 31")
         rig.event(is_xid(31))

@@ -14,6 +14,10 @@ from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Column, Content, EntityTable, Event, Group, Info, ScalarBlock
 from secondsight.wire.schema import group_layouts, make_schema
 
+HAS_VALUE = np.array([quality.has_value for quality in Quality], np.bool_)
+IS_LISTED = np.array([quality not in (Quality.OK, Quality.NONE) for quality in Quality], np.bool_)
+"""By quality, which are numbered from 0 on: whether a cell carries a value, and whether a frame lists it."""
+
 _DELTA_MAXIMUM_MS = 2**31 - 1
 
 
@@ -45,17 +49,17 @@ class ColumnLayout:
         """
         events, infos = happened
         rows = len(entities.entities)
-        by_column = np.ascontiguousarray(patterns[:, self._order].T)
-        qualities = quality[:, self._order].T
-        present = (qualities == Quality.OK) | (qualities == Quality.ESTIMATE)
+        qualities = np.ascontiguousarray(quality[:, self._order].T)
+        present = HAS_VALUE[qualities]
+        by_column = np.where(present, patterns[:, self._order].T, 0)
+        full = np.logical_and.reduce(present, axis=1)
         groups = []
         for layout in self._groups:
             part = slice(layout.first_column, layout.first_column + layout.columns)
-            values = by_column[part] if layout.dtype.itemsize < 8 else by_column[part].view(layout.dtype)
-            there = present[part]
-            values = np.where(there, values.astype(layout.dtype, copy=False), layout.dtype.type(0))
-            groups.append(Group(layout.first_column, values, None if there.all() else there))
-        column, row = np.nonzero((qualities != Quality.OK) & (qualities != Quality.NONE))
+            wide = by_column[part]
+            values = wide.astype(layout.dtype) if layout.dtype.itemsize < 8 else wide.view(layout.dtype)
+            groups.append(Group(layout.first_column, values, None if full[part].all() else present[part]))
+        column, row = np.nonzero(IS_LISTED[qualities])
         delta_ms = min(max(observed_delta_ms, -_DELTA_MAXIMUM_MS), _DELTA_MAXIMUM_MS)
         scalars = ScalarBlock(
             entity_index=np.arange(rows, dtype=np.uint32),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from secondsight.agent.columns import HAS_VALUE
 from secondsight.agent.nvml.channel import BLANK, INSTANCE, MAIN, NOT_ASKED, NOT_READ, SLOW
 from secondsight.agent.nvml.decode import Decoded, Layout
 from secondsight.agent.nvml.driver import Record
@@ -37,8 +38,8 @@ LOST = frozenset((15, 16))
 _NO_CLAIM = (NOT_READ, NO_DATA, 27)
 _NOT_SUPPORTED = (NOT_SUPPORTED, 13, 26, NOT_ASKED)
 _NO_PERMISSION = (4, 17)
-EXPECTED_CODES = frozenset((0, BLANK, *_NO_CLAIM, *_NOT_SUPPORTED))
-"""Codes that are no error."""
+IS_ERROR = ~np.isin(np.arange(CODES), (0, BLANK, *_NO_CLAIM, *_NOT_SUPPORTED))
+"""By code."""
 
 
 def _qualities() -> U8:
@@ -50,9 +51,6 @@ def _qualities() -> U8:
 
 
 NO_CLAIM = int(Quality.NONE)
-HAS_VALUE = np.array([quality.has_value for quality in Quality], np.bool_)
-"""By quality, which are numbered from 0 on."""
-
 QUALITY_OF_CODE = _qualities()
 """What a return code says of a value; not looked at for code 0."""
 
@@ -235,10 +233,10 @@ class GpuRows:
         }
 
     def _refusals(self, sources: _Sources) -> Counter[tuple[str, int]]:
-        known = np.isin(sources.codes, list(EXPECTED_CODES))
-        if known.all():
+        errors = IS_ERROR[np.minimum(sources.codes, CODES - 1)]
+        if not errors.any():
             return Counter()
-        places = np.argwhere(~known)
+        places = np.argwhere(errors)
         return Counter((self._plan.names[name], int(sources.codes[row, name])) for row, name in places.tolist())
 
     def _carry_over(self, records: Sequence[Record], patterns: I64, quality: U8) -> None:
@@ -256,30 +254,32 @@ class GpuRows:
 
 
 class _Merge:
-    """Chooses for each metric the best of its sources."""
+    """Chooses for each metric the best of its sources: the first of them with a value, else the first with a reason."""
 
     def __init__(self, plan: Plan) -> None:
-        self._count = len(plan.metrics)
         by_metric: dict[str, list[int]] = {}
         for place, slot in enumerate(plan.slots):
             by_metric.setdefault(slot.metric.name, []).append(place)
+        self._shape = len(plan.metrics)
         at = {metric.name: place for place, metric in enumerate(plan.metrics)}
-        single = [(at[name], slots[0]) for name, slots in by_metric.items() if len(slots) == 1]
-        self._columns = np.array([column for column, _ in single], np.intp)
-        self._slots = np.array([slot for _, slot in single], np.intp)
-        self._several = [(at[name], slots) for name, slots in by_metric.items() if len(slots) > 1]
+        deepest = max(map(len, by_metric.values()), default=0)
+        self._by_rank = [
+            (
+                np.array([at[name] for name, slots in by_metric.items() if len(slots) > rank], np.intp),
+                np.array([slots[rank] for slots in by_metric.values() if len(slots) > rank], np.intp),
+            )
+            for rank in range(deepest)
+        ]
 
     def merged(self, patterns: I64, quality: U8) -> tuple[I64, U8]:
         """Return patterns and qualities by metric."""
-        out = np.zeros((len(patterns), self._count), np.int64)
-        out_quality = np.zeros((len(patterns), self._count), np.uint8)
-        out[:, self._columns], out_quality[:, self._columns] = patterns[:, self._slots], quality[:, self._slots]
-        for column, slots in self._several:
-            has_value = np.zeros(len(patterns), np.bool_)
-            for slot in slots:
-                better = ~has_value & _outranks(quality[:, slot], out_quality[:, column])
-                out[better, column], out_quality[better, column] = patterns[better, slot], quality[better, slot]
-                has_value |= _has_value(quality[:, slot])
+        out = np.zeros((len(patterns), self._shape), np.int64)
+        out_quality = np.zeros((len(patterns), self._shape), np.uint8)
+        for columns, slots in self._by_rank:
+            old, new = out_quality[:, columns], quality[:, slots]
+            better = (HAS_VALUE[new] & ~HAS_VALUE[old]) | (old == NO_CLAIM)
+            out_quality[:, columns] = np.where(better, new, old)
+            out[:, columns] = np.where(better, patterns[:, slots], out[:, columns])
         return out, out_quality
 
 
@@ -321,9 +321,3 @@ def _place(record: Record) -> Place:
 def _has_value(quality: U8) -> NDArray[np.bool_]:
     has: NDArray[np.bool_] = HAS_VALUE[quality]
     return has
-
-
-def _outranks(new: U8, old: U8) -> NDArray[np.bool_]:
-    """Tell where a source's word counts over what better sources said: a value always, a reason where none is."""
-    counts: NDArray[np.bool_] = HAS_VALUE[new] | (old == NO_CLAIM)
-    return counts

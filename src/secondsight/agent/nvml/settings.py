@@ -72,8 +72,8 @@ def is_there(settings: NvmlSettings, environment: Mapping[str, str]) -> bool:
 
 
 def child_environment(settings: NvmlSettings) -> dict[str, str]:
-    """Return the environment of the driver child."""
-    environment = dict(os.environ)
+    """Return the environment of the driver child, in which its threads share one heap."""
+    environment = {"MALLOC_ARENA_MAX": "1", **os.environ}
     if settings.library is not None and settings.library.is_dir():
         before = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = f"{settings.library}:{before}" if before else str(settings.library)

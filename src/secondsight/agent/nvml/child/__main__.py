@@ -12,13 +12,11 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pynvml
-
 from secondsight.agent.nvml import channel
+from secondsight.agent.nvml.child.binding import pynvml
 from secondsight.agent.nvml.child.device import PROCESS_LISTS, Device, Plan
 from secondsight.agent.nvml.child.events import Listener
 from secondsight.agent.nvml.child.group import Group, Wanted
@@ -192,7 +190,7 @@ def _plan(asked: dict[str, Any]) -> Plan:
         instance=tuple(asked["instance"]),
         processes=asked["processes"],
         events=asked["events"],
-        driver_list=Path(asked["driver_list"]),
+        driver_list=asked["driver_list"],
     )
 
 

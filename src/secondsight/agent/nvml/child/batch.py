@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import pynvml
+from secondsight.agent.nvml.child.binding import pynvml
 
 FIELD_BYTES = ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
 _RETURN_WORD = pynvml.c_nvmlFieldValue_t.nvmlReturn.offset // 4

@@ -8,7 +8,7 @@ import ctypes
 from ctypes import c_int, c_uint, c_ulonglong
 from typing import Any, NamedTuple
 
-import pynvml
+from secondsight.agent.nvml.child.binding import pynvml
 
 ARGUMENTS = {
     "GRAPHICS": pynvml.NVML_CLOCK_GRAPHICS,

@@ -5,12 +5,10 @@ Everything here calls the driver and may hang; the pool decides who waits. No st
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import pynvml
-
 from secondsight.agent.nvml.child import facts
+from secondsight.agent.nvml.child.binding import pynvml
 from secondsight.agent.nvml.child.group import Group, Wanted
 
 SLOW_SECONDS = 10.0
@@ -44,7 +42,7 @@ class Plan(NamedTuple):
     instance: tuple[str, ...] = ()
     processes: bool = True
     events: bool = True
-    driver_list: Path = Path("/proc/driver/nvidia/gpus")
+    driver_list: str = "/proc/driver/nvidia/gpus"
 
 
 class Listed(NamedTuple):

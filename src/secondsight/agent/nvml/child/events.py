@@ -8,8 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pynvml
-
+from secondsight.agent.nvml.child.binding import pynvml
 from secondsight.agent.nvml.child.device import Device
 from secondsight.agent.nvml.child.session import Session
 from secondsight.clock import Clock
@@ -31,7 +30,7 @@ WANTED = (
 )
 """All but changes of the P-state, which come with every load and are read each tick."""
 
-WAIT_MS = 1000
+WAIT_MS = 2000
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 LOOKS_PER_SECOND_MAXIMUM = 200
 ANY_INSTANCE = 0xFFFFFFFF

@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import pynvml
+from secondsight.agent.nvml.child.binding import pynvml
 
 ARCHITECTURES = {
     2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell"

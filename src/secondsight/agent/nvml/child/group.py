@@ -9,11 +9,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import pynvml
-
 from secondsight.agent.nvml.channel import NOT_ASKED
 from secondsight.agent.nvml.child import calls
 from secondsight.agent.nvml.child.batch import Field, Fields, Gpm
+from secondsight.agent.nvml.child.binding import pynvml
 
 ALL_LINKS = 0xFFFFFFFF
 AGGREGATED = frozenset((*range(138, 142), *range(161, 164), *range(201, 223), *range(235, 251), *range(289, 297)))

@@ -6,15 +6,14 @@ reading says that something is wrong.
 """
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import pynvml
 
 from secondsight.agent.nvml.channel import STARTING
 from secondsight.agent.nvml.child import facts
+from secondsight.agent.nvml.child.binding import pynvml
 from secondsight.agent.nvml.child.device import Device, Listed, Plan
 from secondsight.clock import Clock
 
@@ -180,10 +179,10 @@ class Session:
 
     def _look(self) -> bool:
         """Look at the list of GPUs, and return whether it changed."""
+        before = [(device.number, device.listed) for device in self.devices]
         self.listed = int(pynvml.nvmlDeviceGetCount())
         known = {address_of(device.handle): device for device in self.devices}
         found = [one for index in range(self.listed) if (one := self._device(index, known)) is not None]
-        before = [(device.number, device.listed) for device in self.devices]
         kept = {device.number for device in found}
         left = [device for device in self.devices if device.number not in kept]
         self.devices = tuple(found)
@@ -231,8 +230,8 @@ def _said(code: int) -> str:
     return f"{pynvml.NVMLError(code)} (code {code})"
 
 
-def _names(folder: Path) -> tuple[str, ...]:
+def _names(folder: str) -> tuple[str, ...]:
     try:
-        return tuple(sorted(path.name for path in folder.iterdir()))
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 # pathlib costs this process more than all of this file
     except OSError:
         return ()
