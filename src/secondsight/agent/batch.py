@@ -1,7 +1,7 @@
 """Turn spooled records into as few frames as possible, each of one collector, kind and pair of definitions.
 
 The record's place in the spool is its sequence; a frame of several records spans theirs. Records that cannot be read
-are given back with the reason, so that they never stand in the way of others.
+are given back with the reason, so that they never stand in the way of others. A record that stays alone is not opened.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 
 from secondsight.agent.spool.records import SpoolRecord
 from secondsight.errors import Rejected
-from secondsight.wire.content import Content, Frame, Header
-from secondsight.wire.frame import decode, encode, read_header, restamp
-from secondsight.wire.header import Stamp
-from secondsight.wire.merge import merge, merge_key
+from secondsight.wire.content import Content, Frame
+from secondsight.wire.frame import decode, encode, restamp
+from secondsight.wire.header import HeadView, Stamp, read_view, stamp_of
+from secondsight.wire.merge import merge
 from secondsight.wire.schema import Definitions
 
-FRAME_CELLS_MAXIMUM = 1 << 20
+FRAME_RAW_BYTES_MAXIMUM = 2 << 20
+"""Of unpacked bodies, in which every cell takes a byte or more."""
+
 FRAME_TICKS_MAXIMUM = 600
 
 
@@ -27,37 +29,79 @@ class Unreadable:
     code: str
 
 
-@dataclass(slots=True)
-class _Open:
-    """A frame being put together."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where records are of, and how they are read."""
 
-    frames: list[Frame]
-    records: list[SpoolRecord]
-    cells: int
-    last_tick_ms: int
+    spool_id: int
+    known: Definitions
+    live: bool
+
+    def frame(self, record: SpoolRecord) -> Frame:
+        """Return the frame of a record, numbered.
+
+        Raises:
+            Rejected: It cannot be read.
+        """
+        frame = decode(record.payload, self.known)
+        header = replace(
+            frame.header,
+            first_sequence=record.sequence,
+            last_sequence=record.sequence,
+            spool_id=self.spool_id,
+            live=self.live or frame.header.live,
+        )
+        return replace(frame, header=header)
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Records that go out as one frame."""
+    """Records that go out as one frame.
 
-    stamp: Stamp
-    content: Content
+    Attributes:
+        live: They overtake older records.
+        definitions: Hashes of schema and entity table.
+        merged: What several records make together, None for one alone.
+    """
+
+    host_id: str
+    live: bool
     records: tuple[SpoolRecord, ...]
     definitions: tuple[bytes, bytes]
+    source: _Source
+    merged: tuple[Stamp, Content] | None = None
 
     def encode(self, *, inline: bool) -> bytes:
-        """Return the frame's bytes; with `inline` it carries its definitions."""
-        if len(self.records) == 1 and not inline and not read_header(self.records[0].payload).inline:
-            sequence = self.records[0].sequence
-            return restamp(
-                self.records[0].payload,
-                spool_id=self.stamp.spool_id,
-                first_sequence=sequence,
-                last_sequence=sequence,
-                live=self.stamp.live,
-            )
-        return encode(self.stamp, self.content, inline=inline)
+        """Return the frame's bytes; with `inline` it carries its definitions.
+
+        Raises:
+            Rejected: The record cannot be read, or its definitions are lost.
+        """
+        if self.merged is not None:
+            return encode(*self.merged, inline=inline)
+        record = self.records[0]
+        if inline or read_view(record.payload).inline:
+            frame = self.source.frame(record)
+            return encode(stamp_of(frame.header), frame.content, inline=inline)
+        return restamp(
+            record.payload,
+            spool_id=self.source.spool_id,
+            first_sequence=record.sequence,
+            last_sequence=record.sequence,
+            live=self.live,
+        )
+
+
+@dataclass(slots=True)
+class _Open:
+    """A frame being put together."""
+
+    view: HeadView
+    live: bool
+    records: list[SpoolRecord]
+    ticks: int
+    raw_bytes: int
+    last_tick_ms: int
 
 
 def outgoing(
@@ -76,38 +120,61 @@ def outgoing(
     unreadable: list[Unreadable] = []
     for record in records:
         try:
-            frame = _numbered(decode(record.payload, definitions), record.sequence, spool_id, live)
+            view = read_view(record.payload)
         except Rejected as error:
             unreadable.append(Unreadable(record, error.code))
             continue
-        key = merge_key(frame.header)
+        key = _key(view, live)
         current = opened.get(key)
-        if current is None or not _fits(current, frame.header):
-            current = opened[key] = _Open([], [], 0, -1)
+        if current is None or not _fits(current, view):
+            current = opened[key] = _Open(view, live or view.live, [], 0, 0, -1)
             frames.append(current)
-        current.frames.append(frame)
         current.records.append(record)
-        current.cells += frame.header.rows * len(frame.content.schema.columns)
-        current.last_tick_ms = int(frame.header.tick_times_ms[-1])
-    return [_closed(one) for one in frames], unreadable
+        current.ticks += view.ticks
+        current.raw_bytes += view.raw_bytes
+        current.last_tick_ms = view.last_tick_ms
+    source = _Source(spool_id, definitions, live)
+    return [made for one in frames if (made := _closed(one, source, unreadable)) is not None], unreadable
 
 
-def _numbered(frame: Frame, sequence: int, spool_id: int, live: bool) -> Frame:
-    overtakes = live or frame.header.live
-    header = replace(frame.header, first_sequence=sequence, last_sequence=sequence, spool_id=spool_id, live=overtakes)
-    return replace(frame, header=header)
-
-
-def _fits(current: _Open, header: Header) -> bool:
-    """Tell whether a frame may join: its ticks come later (a clock may have been set back), and bounds are kept."""
+def _key(view: HeadView, live: bool) -> tuple[object, ...]:
+    """Return what frames of one spool must have in common to be merged; see `wire.merge.merge_key`."""
     return (
-        int(header.tick_times_ms[0]) > current.last_tick_ms
-        and len(current.frames) < FRAME_TICKS_MAXIMUM
-        and current.cells < FRAME_CELLS_MAXIMUM
+        view.kind,
+        view.collector_id,
+        view.host_id,
+        view.source,
+        view.boot,
+        view.interval_ms,
+        view.correction_ms,
+        live or view.live,
+        view.schema_hash,
+        view.entities_hash,
     )
 
 
-def _closed(one: _Open) -> Outgoing:
-    stamp, content = merge(one.frames)
-    header = one.frames[0].header
-    return Outgoing(stamp, content, tuple(one.records), (header.schema_hash, header.entities_hash))
+def _fits(current: _Open, view: HeadView) -> bool:
+    """Tell whether a frame may join: its ticks come later (a clock may have been set back), and bounds are kept."""
+    return (
+        view.first_tick_ms > current.last_tick_ms
+        and current.ticks < FRAME_TICKS_MAXIMUM
+        and current.raw_bytes < FRAME_RAW_BYTES_MAXIMUM
+    )
+
+
+def _closed(one: _Open, source: _Source, unreadable: list[Unreadable]) -> Outgoing | None:
+    """Return the frame of records that go together, None if none of several can be read."""
+    definitions = (one.view.schema_hash, one.view.entities_hash)
+    if len(one.records) == 1:
+        return Outgoing(one.view.host_id, one.live, tuple(one.records), definitions, source)
+    frames: list[Frame] = []
+    readable: list[SpoolRecord] = []
+    for record in one.records:
+        try:
+            frames.append(source.frame(record))
+            readable.append(record)
+        except Rejected as error:
+            unreadable.append(Unreadable(record, error.code))
+    if not frames:
+        return None
+    return Outgoing(one.view.host_id, one.live, tuple(readable), definitions, source, merge(frames))

@@ -214,7 +214,7 @@ class Shipper:
             return None
         middle = len(frame.records) // 2
         first, second = (
-            self._parcels(member, records, is_live=frame.stamp.live)
+            self._parcels(member, records, is_live=frame.live)
             for records in (frame.records[:middle], frame.records[middle:])
         )
         return first, second
@@ -271,7 +271,7 @@ class Shipper:
             code = str(item.get("code", "unknown"))
             self._parts.counts.add(f"rejected:{code}")
             index = item.get("index")
-            host = frames[index].stamp.host_id if isinstance(index, int) and index < len(frames) else ""
+            host = frames[index].host_id if isinstance(index, int) and index < len(frames) else ""
             self._log_once(code, f"{item.get('message', '')} (host {host})")
 
     def _set_aside(self, member: ClassSpool, record: SpoolRecord, code: str) -> None:
