@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from process_rig import CATALOG, T0, Rig, frame_bytes
 from secondsight.agent.jobs.allocation import Holding, Owner, Share
 from secondsight.agent.jobs.intervals import Intervals, Listing
+from secondsight.model import EntityKind
 from secondsight.process.enrich import NOBODY, Allocations, Fact
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
@@ -58,7 +59,8 @@ class Site:
         return events
 
     def send(self, events: list[Event], **frame: Any) -> None:
-        body = frame_bytes({}, [T0], events=events, names=[POWER], sequence=next(self.sequence), spool_id=9, **frame)
+        names = [] if "kind" in frame else [POWER]
+        body = frame_bytes({}, [T0], events=events, names=names, sequence=next(self.sequence), spool_id=9, **frame)
         self.rig.send(body, tenant=self.tenant)
         self.rig.processor.step()
 
@@ -81,6 +83,16 @@ class Site:
             {"t": self.tenant, "e": entity},
         ).to_pylist()
         return [(int(row["at"]) - T0 // 1000, row["job_id"], row["samples"]) for row in rows]
+
+    def jobs_of_events(self, metric: str) -> list[tuple[str, int, str]]:
+        self.rig.settle()
+        rows = self.store.query(
+            "SELECT entity, toUnixTimestamp64Milli(event_time) AS at, job_id, owner_team FROM events FINAL "
+            "WHERE tenant_id = {t:String} AND metric = {m:String} ORDER BY at, entity, job_id",
+            {"t": self.tenant, "m": metric},
+        ).to_pylist()
+        assert all((row["job_id"] == "") == (row["owner_team"] == "") for row in rows)
+        return [(row["entity"], (row["at"] - T0) // 1000, row["job_id"]) for row in rows]
 
     def facts(self) -> list[tuple[str, int]]:
         rows = self.store.query(
@@ -226,7 +238,7 @@ def test_an_agent_that_was_down_reports_again_without_a_second_interval(site: Si
 
 def test_a_processor_that_restarts_stamps_late_facts_over_old_ones(site: Site) -> None:
     old_ms = T0 - 60 * HOUR_MS
-    many = [Fact_event("x", old_ms + 1000 * n, old_ms + 1000 * n + 500) for n in range(5)]
+    many = [old_allocation("x", old_ms + 1000 * n, old_ms + 1000 * n + 500) for n in range(5)]
     site.send(many)
     site.rows(0, 40)
     site.rig.settle()
@@ -236,9 +248,37 @@ def test_a_processor_that_restarts_stamps_late_facts_over_old_ones(site: Site) -
     assert site.owners() == "..." + "a" * 42
 
 
-def Fact_event(job: str, start_ms: int, end_ms: int) -> Event:  # noqa: N802 - reads as what it makes
+def old_allocation(job: str, start_ms: int, end_ms: int) -> Event:
     texts = {"job_id": job, "workload_id": "", "owner_team": "t", "model_id": ""}
     return Event("job_gpu_allocation", "GPU-a", "", start_ms, 0, end_ms, 3, texts)
+
+
+def test_events_of_a_gpu_follow_an_owner_that_is_told_later(site: Site) -> None:
+    xids = [
+        Event("gpu_xid", "GPU-a", "", T0 + 1000 * second, 79, attributes={"text": str(second)}) for second in (1, 5)
+    ]
+    site.send([*xids, Event("gpu_xid", "GPU-b", "", T0 + 5000, 31)])
+    site.rows(0, 10)
+    site.rig.settle()
+    late = Event("gpu_xid", "GPU-a", "", T0 + 6000, 79, attributes={"text": "6"})
+    site.send([late, *site.intervals.see(Listing((holds("a", start=3),)), T0 + 10_000)])
+    assert site.jobs_of_events("gpu_xid") == [("GPU-a", 1, ""), ("GPU-a", 5, "a"), ("GPU-b", 5, ""), ("GPU-a", 6, "a")]
+    site.rows(10, 5)
+    site.tell(15, holds("b", start=4))
+    assert site.jobs_of_events("gpu_xid") == [("GPU-a", 1, ""), ("GPU-a", 5, "b"), ("GPU-b", 5, ""), ("GPU-a", 6, "b")]
+
+
+def test_an_allocation_is_its_own_job_s_event_and_a_conflict_nobody_s(site: Site) -> None:
+    site.tell(0, holds("a"), kind=EntityKind.PROCESS_JOB)
+    site.tell(9, holds("b"), kind=EntityKind.PROCESS_JOB)
+    site.tell(12, holds("b"), holds("c"), kind=EntityKind.PROCESS_JOB)
+    assert site.jobs_of_events("job_gpu_allocation") == [
+        ("GPU-a", 0, "a"),
+        ("GPU-a", 9, "b"),
+        ("GPU-a", 12, "b"),
+        ("GPU-a", 12, "c"),
+    ]
+    assert site.jobs_of_events("job_gpu_conflict") == [("GPU-a", 12, "")]
 
 
 SUBJECT = ("t", "k", "GPU-a", "")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from secondsight.errors import Rejected
+from secondsight.model import EntityKind
 from secondsight.process.decode import origin_of
 from secondsight.process.enrich import FIELDS, NOBODY, Attribution, Fact
 from secondsight.process.pieces import Origin
@@ -93,7 +94,7 @@ def event_row(source: Source, event: Event, attribute: Attribute) -> Row:
         "event_version": event.version,
         "attributes": dict(event.attributes),
         **source.provenance(time_ms),
-        **attribution_row(attribute(event.entity, event.part, time_ms)),
+        **attribution_row(_owner(source, event, attribute, time_ms)),
     }
 
 
@@ -109,8 +110,20 @@ def info_row(source: Source, info: Info, attribute: Attribute) -> Row:
         "event_version": 1,
         "attributes": dict(info.attributes),
         **source.provenance(time_ms),
-        **attribution_row(attribute(info.entity, info.part, time_ms)),
+        **attribution_row(_owner(source, info, attribute, time_ms)),
     }
+
+
+def _owner(source: Source, item: Event | Info, attribute: Attribute, time_ms: int) -> Attribution:
+    """Return whose an event or fact is: one about a job says so itself, and is never that of who had the GPU before."""
+    if source.frame.header.kind is EntityKind.PROCESS_JOB or item.metric == ALLOCATION:
+        return stated_attribution(item.attributes)
+    return attribute(item.entity, item.part, time_ms)
+
+
+def stated_attribution(texts: Mapping[str, str]) -> Attribution:
+    """Return the attribution that attributes state; nobody's where they state none."""
+    return texts.get("job_id", ""), texts.get("workload_id", ""), texts.get("owner_team", ""), texts.get("model_id", "")
 
 
 def start_correction_ms(source: Source, event: Event) -> int:
@@ -133,11 +146,10 @@ def is_owned(event: Event) -> bool:
 def fact_of(source: Source, event: Event) -> Fact:
     """Return the allocation fact that an event states."""
     shift = source.frame.header.correction_ms
-    texts = event.attributes
     return Fact(
         (source.envelope.tenant_id, source.envelope.cluster_id, event.entity, event.part),
         source.frame.content.entities.host_id,
-        (texts.get("job_id", ""), texts.get("workload_id", ""), texts.get("owner_team", ""), texts.get("model_id", "")),
+        stated_attribution(event.attributes),
         event.time_ms + start_correction_ms(source, event),
         None if event.end_ms is None else event.end_ms + shift,
         event.version,
@@ -236,6 +248,11 @@ class Landing:
         rows = self._rows.setdefault(table, {})
         if key not in rows or rows[key].get("", 0) <= version:
             rows[key] = {**row, "": version}
+
+    def waiting(self, table: str) -> list[Row]:
+        """Return the rows of a table that wait."""
+        rows = self._rows.get(table, {}).values()
+        return [{name: value for name, value in row.items() if name} for row in rows]
 
     def take(self) -> list[tuple[str, Any]]:
         """Return (table, Arrow table) of all that waits; `done` forgets it."""

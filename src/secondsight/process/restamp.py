@@ -10,6 +10,7 @@ from secondsight.process.cells import WINDOW_MS
 from secondsight.process.deadletter import Position
 from secondsight.process.enrich import FOREVER_MS, Fact
 from secondsight.process.load import collectors_of
+from secondsight.process.occurrences import restamp_events
 from secondsight.process.spans import SpanKey
 from secondsight.process.world import FACTS_KEPT_MS, HORIZON_MS, World
 
@@ -66,7 +67,10 @@ class Restamper:
         end_ms = min(changed[1], now_ms + FUTURE_MS)
         if changed[0] < now_ms - HORIZON_MS:
             world.metrics.count("processor_facts_beyond_horizon_total")
-        if end_ms <= start_ms or not self._any_stored(tenant, cluster, start_ms):
+        if end_ms <= start_ms:
+            return
+        restamp_events(world, fact, start_ms, end_ms)
+        if not self._any_stored(tenant, cluster, start_ms):
             return
         state = world.kinds[EntityKind.GPU]
         first_ms = start_ms - start_ms % WINDOW_MS
