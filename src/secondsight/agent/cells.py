@@ -8,6 +8,7 @@ entity unseen for `FORGET_TICKS` ticks leaves the layout.
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ import numpy as np
 from secondsight.catalog.metric import Metric
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import (
+    U16,
+    U32,
     Bools,
     Column,
     Content,
@@ -29,7 +32,7 @@ from secondsight.wire.content import (
     Schema,
     Values,
 )
-from secondsight.wire.schema import group_layouts, make_schema
+from secondsight.wire.schema import GroupLayout, group_layouts, make_schema
 
 FORGET_TICKS = 600
 
@@ -80,6 +83,11 @@ class Gathered:
 
 def part_text(pairs: Iterable[tuple[str, str]]) -> str:
     """Return the part of sorted `k=v` pairs; `%`, `,` and `=` inside a value are percent-encoded."""
+    return _part_text(tuple(pairs))
+
+
+@lru_cache(maxsize=4096)
+def _part_text(pairs: tuple[tuple[str, str], ...]) -> str:
     return ",".join(f"{name}={_escape(value)}" for name, value in sorted(pairs) if value)
 
 
@@ -154,6 +162,27 @@ def _by_kind(gathered: Gathered) -> dict[EntityKind, Gathered]:
     return dict(sorted(found.items()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """Where the cells of a tick go.
+
+    Attributes:
+        keys: (metric, entity, part) of every cell.
+        places: (group, column within the group, row, column) of every cell.
+        entity_index, tick_index: Of every row.
+    """
+
+    keys: list[tuple[str, str, str]]
+    places: list[tuple[int, int, int, int]]
+    entity_index: U32
+    tick_index: U16
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows there are."""
+        return len(self.entity_index)
+
+
 class _Layout:
     """Columns and entities of one kind, growing."""
 
@@ -168,6 +197,8 @@ class _Layout:
         self._attributes: dict[Key, Attributes] = {}
         self._positions: dict[Key, int] = {}
         self._places: dict[str, tuple[int, int, int]] = {}
+        self._groups: tuple[GroupLayout, ...] = ()
+        self._arranged: _Arranged | None = None
         self._schema: Schema | None = None
         self._entities: EntityTable | None = None
 
@@ -215,8 +246,11 @@ class _Layout:
             columns = [Column(m.name, m.unit, m.dtype, m.resolution) for m in self._metrics.values()]
             histograms = [HistogramColumn(m.name, m.unit, bounds) for m, bounds in self._bounds.values()]
             self._schema = make_schema(self._kind, columns, histograms)
+            self._groups = group_layouts(self._schema)
             self._places = _column_places(self._schema)
+            self._arranged = None
         if self._entities is None:
+            self._arranged = None
             keys = sorted(self._last_seen)
             self._positions = {key: position for position, key in enumerate(keys)}
             rows = tuple(Entity(entity, part, self._attributes.get((entity, part), ())) for entity, part in keys)
@@ -224,23 +258,31 @@ class _Layout:
         return self._schema, self._entities
 
     def _scalars(self, cells: list[Cell], observed_delta_ms: int) -> ScalarBlock:
-        schema, _ = self._definitions()
-        row_keys = sorted({(cell.entity, cell.part) for cell in cells})
-        row_of = {key: row for row, key in enumerate(row_keys)}
-        groups = [
-            Group(layout.first_column, *_empty(layout.columns, len(row_keys), layout.dtype))
-            for layout in group_layouts(schema)
-        ]
+        self._definitions()
+        at = self._arrangement(cells)
+        groups = [Group(one.first_column, *_empty(one.columns, at.rows, one.dtype)) for one in self._groups]
         qualities: list[tuple[int, int, int]] = []
-        for metric, entity, part, value, quality in cells:
-            row = row_of[entity, part]
-            group, column_in_group, column = self._places[metric.name]
+        for (_, _, _, value, quality), (group, column_in_group, row, column) in zip(cells, at.places, strict=True):
             if value is not None:
                 groups[group].values[column_in_group, row] = value
                 groups[group].present[column_in_group, row] = True  # type: ignore[index] # _empty made it
-            if quality not in (Quality.OK, Quality.NONE):
+            if quality is not Quality.OK and quality is not Quality.NONE:
                 qualities.append((row, column, quality))
-        return _block([self._positions[key] for key in row_keys], observed_delta_ms, groups, qualities)
+        return _block(at, observed_delta_ms, groups, qualities)
+
+    def _arrangement(self, cells: list[Cell]) -> "_Arranged":
+        """Return where cells go; worked out anew only when they are others than at the last tick."""
+        keys = [(cell.metric.name, cell.entity, cell.part) for cell in cells]
+        if self._arranged is None or self._arranged.keys != keys:
+            row_keys = sorted({(entity, part) for _, entity, part in keys})
+            row_of = {key: row for row, key in enumerate(row_keys)}
+            places = []
+            for name, entity, part in keys:
+                group, column_in_group, column = self._places[name]
+                places.append((group, column_in_group, row_of[entity, part], column))
+            index = np.array([self._positions[key] for key in row_keys], np.uint32)
+            self._arranged = _Arranged(keys, places, index, np.zeros(len(row_keys), np.uint16))
+        return self._arranged
 
     def _odd_bounds(self, points: list[HistogramPoint]) -> Content:
         """Return a content of its own for points whose bounds differ from those of the layout."""
@@ -267,14 +309,13 @@ def _column_places(schema: Schema) -> dict[str, tuple[int, int, int]]:
 
 
 def _block(
-    positions: list[int], observed_delta_ms: int, groups: list[Group], qualities: list[tuple[int, int, int]]
+    at: _Arranged, observed_delta_ms: int, groups: list[Group], qualities: list[tuple[int, int, int]]
 ) -> ScalarBlock:
     listed = np.array(qualities, np.int64).reshape(-1, 3)
-    rows = len(positions)
     return ScalarBlock(
-        entity_index=np.array(positions, np.uint32),
-        tick_index=np.zeros(rows, np.uint16),
-        observed_delta_ms=np.full(rows, min(max(observed_delta_ms, -(2**31)), 2**31 - 1), np.int32),
+        entity_index=at.entity_index,
+        tick_index=at.tick_index,
+        observed_delta_ms=np.full(at.rows, min(max(observed_delta_ms, -(2**31)), 2**31 - 1), np.int32),
         groups=tuple(
             Group(g.first_column, g.values, None if g.present is None or g.present.all() else g.present) for g in groups
         ),

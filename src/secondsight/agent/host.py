@@ -8,6 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from secondsight.agent.identity import ATTRIBUTE_CHARACTERS, PART_VALUE_CHARACTE
 from secondsight.agent.place import Place
 from secondsight.agent.proc import Reading
 from secondsight.catalog.load import Catalog
-from secondsight.catalog.metric import Source
+from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import Conversion, conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
@@ -30,6 +31,21 @@ SLOW_FACTS_TICKS = 60
 """Facts that hardly change (PCI functions, mounts, node info) are looked up once in so many ticks."""
 
 _UNNAMED = ("", "none", "not specified", "default string", "to be filled by o.e.m.", "system product name", "0")
+
+
+COLUMNS_MAXIMUM = 4096
+"""Metrics and parts of which is remembered how they are converted."""
+
+READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where readings of one metric and part go."""
+
+    metric: Metric
+    part: str
+    conversion: Conversion
 
 
 class HostReader:
@@ -45,7 +61,7 @@ class HostReader:
         self._catalog = catalog
         self._clock = clock
         self._counts = counts
-        self._conversion = lru_cache(maxsize=256)(self._new_conversion)
+        self._column = lru_cache(maxsize=COLUMNS_MAXIMUM)(self._new_column)
         self._cpu: tuple[int, int] | None = None
         self._ticks = 0
         self._mounts: list[proc.Mount] = []
@@ -58,10 +74,12 @@ class HostReader:
         """Take one tick of node rows; the first one has no CPU utilisation, which needs two."""
         gathered = Gathered()
         for reading in self._readings():
-            if all(len(value) <= PART_VALUE_CHARACTERS for _, value in reading.part):
-                gathered.cells.append(self._cell(reading))
-            else:
+            column = self._column(reading.metric, reading.part)
+            if column is None:
                 gathered.discarded["label_too_long"] += 1
+            else:
+                value, quality = column.conversion.one(reading.value)
+                gathered.cells.append(Cell(column.metric, self._host_id, column.part, value, quality))
         if self._ticks % SLOW_FACTS_TICKS == 0:
             self._read_info(gathered, tick_ms)
         self._ticks += 1
@@ -72,20 +90,16 @@ class HostReader:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _cell(self, reading: Reading) -> Cell:
-        metric = self._catalog.get(reading.metric)
-        value, quality = self._conversion(reading.metric).one(reading.value)
-        return Cell(metric, self._host_id, part_text(reading.part), value, quality)
-
-    def _new_conversion(self, metric: str) -> Conversion:
-        return conversion(self._catalog.get(metric), Source("host", metric, proc.SCALES.get(metric, 1.0)))
+    def _new_column(self, name: str, part: tuple[tuple[str, str], ...]) -> "_Column | None":
+        """Return where readings of a metric and part go, None where a value of the part is too long."""
+        if any(len(value) > PART_VALUE_CHARACTERS for _, value in part):
+            return None
+        metric = self._catalog.get(name)
+        source = Source("host", name, proc.SCALES.get(name, 1.0))
+        return _Column(metric, part_text(part), conversion(metric, source))
 
     def _text(self, path: str) -> str | None:
-        try:
-            with open(f"{self._folder}/{path}", errors="replace") as file:  # noqa: PTH123 # 20 times a second: no Path
-                return file.read()
-        except OSError:
-            return None
+        return _read(f"{self._folder}/{path}")
 
     def _readings(self) -> Iterator[Reading]:
         if self._ticks % SLOW_FACTS_TICKS == 0:
@@ -186,6 +200,23 @@ def boot_id(root: Path = Path("/")) -> str:
     except OSError:
         return ""
     return text if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) else ""
+
+
+def _read(path: str) -> str | None:
+    """Return the text of a file; many times a second, so without the layers of a file object."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        pieces = []
+        while piece := os.read(fd, READ_BYTES):
+            pieces.append(piece)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return b"".join(pieces).decode(errors="replace")
 
 
 def _names(folder: Path) -> list[str] | None:

@@ -216,4 +216,5 @@ def gpu_functions(devices: Iterable[tuple[str, str]]) -> int:
 
 
 def _integers(texts: list[str]) -> list[int] | None:
-    return [int(text) for text in texts] if all(text.isascii() and text.isdigit() for text in texts) else None
+    joined = "".join(texts)
+    return [int(text) for text in texts] if joined.isascii() and joined.isdigit() else None
