@@ -11,7 +11,7 @@ BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 PAGES = src/secondsight/api/static/index.html
 
-.PHONY: help up check soak bench format lint types imports tests web-check pages wheel lock clean
+.PHONY: help up check soak bench gpu-check format lint types imports tests web-check pages wheel lock clean
 
 help:  ## list what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -45,6 +45,9 @@ format: $(VENV)/ready  ## rewrite sources in the one format
 	@$(VENV)/bin/ruff format --quiet src tests bench tools && $(VENV)/bin/ruff check --fix --quiet src tests bench tools
 	@$(PY) tools/reference.py && $(PY) -m secondsight.catalog.reference >docs/reference/metrics.md
 	@$(NPM) run --silent format
+
+gpu-check: $(VENV)/ready  ## read this machine's GPUs as the agent does, show what they give and record it as a case
+	@$(PY) -m secondsight.agent.nvml.check --out .build/gpu-check $(ARGS)
 
 bench:  ## list the benchmarks; make bench-NAME runs one
 	@for name in $(BENCHES); do printf '  make bench-%-14s %s\n' "$${name//_/-}" "$$(sed -n '1s/^"""//;1s/"""$$//;1p' bench/$$name.py)"; done
