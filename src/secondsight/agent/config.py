@@ -5,10 +5,11 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.agent.connection import parse_proxy
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.enrol import TOKEN_FILE, EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
-from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
+from secondsight.agent.jobs.settings import KubernetesConfig, LifecycleConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
@@ -49,6 +50,7 @@ class AgentConfig:
         kubernetes: Pods to take allocations of GPUs from; none if absent.
         slurm: Slurm jobs of this host to take allocations of GPUs from; none if absent.
         sacct: Slurm's accounting, queue and nodes, for one agent of a cluster; none if absent.
+        lifecycle: State changes of instances that their cloud announces; none if absent.
         training: Socket that training jobs tell their steps to; none if absent.
         logs: Logs of training jobs and engines to follow; none if absent.
         spool_mib: Most that the spool may hold; beyond, the least important and oldest goes.
@@ -58,6 +60,8 @@ class AgentConfig:
         aside_mib: Most that is kept of what the gateway refused.
         batch_seconds: How long frames may wait for company.
         ca_file: Certificates to trust instead of the system's.
+        proxy: HTTP proxy on the way to the gateway, `http://[USER:PASSWORD@]HOST:PORT`; proxies that the environment
+            names are not used.
         catalog_files: Further catalogue files of the operator.
         sampling: How the gateway's plan is followed.
         enrol: How the agent gets a token of its own; none if absent.
@@ -85,6 +89,7 @@ class AgentConfig:
     kubernetes: KubernetesConfig | None = None
     slurm: SlurmConfig | None = None
     sacct: SacctConfig | None = None
+    lifecycle: LifecycleConfig | None = None
     training: TrainingConfig | None = None
     logs: LogsConfig | None = None
     spool_mib: int = 512
@@ -94,6 +99,7 @@ class AgentConfig:
     aside_mib: int = 16
     batch_seconds: float = 5.0
     ca_file: Path | None = None
+    proxy: str = ""
     catalog_files: tuple[Path, ...] = ()
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     enrol: EnrolSettings | None = None
@@ -107,6 +113,8 @@ class AgentConfig:
         """
         if (self.token_file is None) == (self.enrol is None):
             raise Rejected("bad_config", "agent: one of token_file and enrol is needed", "say enrol.join_token_file")
+        if self.proxy:
+            parse_proxy(self.proxy)
         names = [target.name for target in self.scrape]
         for name in (*names, self.collector, self.host):
             if not _ID(name):

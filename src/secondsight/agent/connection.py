@@ -1,9 +1,10 @@
 """Turn a request into an answer over one kept-alive connection, with a deadline and a limit on the answer's size.
 
-Requests are for one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, gzip
-answers.
+Requests are for one thread. Only what the agent needs: GET of expositions and POST of frames, TLS with a CA file, a
+proxy, gzip answers.
 """
 
+import base64
 import contextlib
 import http.client
 import socket
@@ -12,7 +13,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Rejected, Retryable
@@ -34,11 +35,23 @@ class Answer:
 class Connection:
     """One connection to one server, opened when needed and again after any fault. `close()` may be called twice."""
 
-    def __init__(self, url: str, clock: Clock, *, ca_file: Path | None = None) -> None:
+    def __init__(self, url: str, clock: Clock, *, ca_file: Path | None = None, proxy: str = "") -> None:
+        """Make one; nothing is opened yet.
+
+        Args:
+            url: Address of the server; its path does not matter.
+            clock: For deadlines.
+            ca_file: Certificates to trust instead of the system's.
+            proxy: `http://[USER:PASSWORD@]HOST:PORT` to go through; "" for none.
+
+        Raises:
+            Rejected: `bad_url`.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise Rejected("bad_url", f"{url!r} is no http or https address")
         self._host, self._port, self._clock = parts.hostname, parts.port, clock
+        self._proxy = parse_proxy(proxy) if proxy else None
         self._tls = _tls_context(ca_file) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
 
@@ -71,7 +84,7 @@ class Connection:
             return self._exchange(method, target, headers, body, (deadline, limit_bytes))
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise Retryable(f"{method} {self._host}:{self._port}: {_describe(error)}") from error
+            raise Retryable(f"{method} {self._where()}: {_describe(error)}") from error
         except Permanent:
             self.close()
             raise
@@ -103,6 +116,9 @@ class Connection:
     ) -> Answer:
         deadline, limit_bytes = bounds
         connection = self._open(self._left(deadline))
+        if self._proxy is not None and self._tls is None:
+            target = f"http://{_address(self._host, self._port)}{target}"
+            headers = {**headers, **self._proxy.headers}
         connection.request(method, target, body=body or None, headers=dict(headers))
         response = connection.getresponse()
         raw = self._read(connection, response, deadline, limit_bytes)
@@ -113,12 +129,14 @@ class Connection:
 
     def _open(self, timeout_seconds: float) -> http.client.HTTPConnection:
         if self._connection is None:
+            proxy = self._proxy
+            host, port = (self._host, self._port) if proxy is None else (proxy.host, proxy.port)
             if self._tls is None:
-                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_seconds)
+                self._connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
             else:
-                self._connection = http.client.HTTPSConnection(
-                    self._host, self._port, timeout=timeout_seconds, context=self._tls
-                )
+                self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._tls)
+                if proxy is not None:
+                    self._connection.set_tunnel(self._host, self._port, dict(proxy.headers))
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout_seconds)
         return self._connection
@@ -144,11 +162,55 @@ class Connection:
         response.close()
         return b"".join(pieces)
 
+    def _where(self) -> str:
+        """Return whom requests go to, for people."""
+        proxy = self._proxy
+        through = "" if proxy is None else f" through the proxy {_address(proxy.host, proxy.port)}"
+        return f"{_address(self._host, self._port)}{through}"
+
     def _left(self, deadline: float) -> float:
         left = deadline - self._clock.monotonic_seconds()
         if left <= 0:
             raise TimeoutError("deadline passed")
         return left
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy.
+
+    Attributes:
+        headers: What shows it who asks.
+    """
+
+    host: str
+    port: int
+    headers: Mapping[str, str]
+
+
+def parse_proxy(text: str) -> Proxy:
+    """Return the proxy of `http://[USER:PASSWORD@]HOST:PORT`.
+
+    Raises:
+        Rejected: `bad_url`; the message does not repeat the text, as it may hold a password.
+    """
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        parts, port = SplitResult("", "", "", "", ""), None
+    if parts.scheme != "http" or not parts.hostname or port is None:
+        raise Rejected("bad_url", "proxy is no address of an HTTP proxy", "write http://HOST:PORT")
+    headers: dict[str, str] = {}
+    if parts.username is not None:
+        user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    return Proxy(parts.hostname, port, headers)
+
+
+def _address(host: str, port: int | None) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return shown if port is None else f"{shown}:{port}"
 
 
 def _tls_context(ca_file: Path | None) -> ssl.SSLContext:

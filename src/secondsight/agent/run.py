@@ -133,7 +133,7 @@ def enroller_of(config: AgentConfig, settings: EnrolSettings, clock: Clock, coun
 
 
 def _transport(config: AgentConfig, clock: Clock) -> GatewayTransport:
-    return GatewayTransport(config.gateway, config.token_path, clock, ca_file=config.ca_file)
+    return GatewayTransport(config.gateway, config.token_path, clock, ca_file=config.ca_file, proxy=config.proxy)
 
 
 def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, held: HeldTicks, transport: Transport) -> Shipper:

@@ -62,8 +62,9 @@ class GatewayTransport:
         *,
         timeout_seconds: float = 30.0,
         ca_file: Path | None = None,
+        proxy: str = "",
     ) -> None:
-        self._connection = Connection(gateway_url, clock, ca_file=ca_file)
+        self._connection = Connection(gateway_url, clock, ca_file=ca_file, proxy=proxy)
         self._token_file = token_file
         self._timeout_seconds = timeout_seconds
 
