@@ -7,8 +7,8 @@ never more threads than GPUs and one.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from queue import Empty, SimpleQueue
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import SimpleQueue
 
 from secondsight.agent.nvml.child.device import Device
 from secondsight.clock import Clock
@@ -18,12 +18,29 @@ PATIENCE_SECONDS = 0.1
 
 
 class Round:
-    """One piece of work for several GPUs."""
+    """One piece of work for several GPUs.
 
-    def __init__(self, devices: Iterable[Device], work: Callable[[Device], None]) -> None:
+    Attributes:
+        done: GPUs of which it is done, in that order.
+    """
+
+    def __init__(self, devices: Sequence[Device], work: Callable[[Device], None]) -> None:
         self.todo = deque(devices)
         self.work = work
-        self.done: SimpleQueue[Device] = SimpleQueue()
+        self.done: list[Device] = []
+        self._expected = len(devices)
+        self._is_over = threading.Event()
+
+    def note(self, device: Device) -> None:
+        """Take note that one GPU is done. Whoever waits is woken by the last one alone."""
+        self.done.append(device)
+        if len(self.done) == self._expected:
+            self._is_over.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until all is done; return whether it is, or something was done meanwhile."""
+        before = len(self.done)
+        return self._is_over.wait(seconds) or len(self.done) > before
 
 
 class Pool:
@@ -45,17 +62,15 @@ class Pool:
         end = now + deadline_seconds
         for device in free:
             device.busy_since = now
-        done: list[Device] = []
         if free:
             self._start(current, 1)
-        while len(done) < len(free):
+        while len(current.done) < len(free):
             left_seconds = end - self._clock.monotonic_seconds()
             if left_seconds <= 0:
                 break
-            try:
-                done.append(current.done.get(timeout=min(left_seconds, PATIENCE_SECONDS)))
-            except Empty:
+            if not current.wait(min(left_seconds, PATIENCE_SECONDS)):
                 self._start(current, len(current.todo))
+        done = list(current.done)
         for device in _rest(current.todo):
             device.busy_since = None
         return done
@@ -89,7 +104,7 @@ class Pool:
             self._report(f"reading {device.listed.uuid} failed: {error!r}")
         finally:
             device.busy_since = None
-            current.done.put(device)
+            current.note(device)
 
 
 def _rest(todo: deque[Device]) -> Iterator[Device]:
