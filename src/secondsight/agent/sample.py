@@ -61,6 +61,31 @@ class Hooks:
     stepped: Callable[[], None] = lambda: None
 
 
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """What one reader is at; instants are monotonic seconds.
+
+    Attributes:
+        reading_since: When the read under way began, None between reads.
+        is_late: The read under way has missed its deadline.
+        ended: When the last read ended, well or not; None before the first.
+        took_seconds: How long that read took.
+        is_failing: It failed.
+        error: Words of the last failure, "" where there was none.
+        error_at: When that was.
+    """
+
+    name: str
+    interval_ms: int
+    reading_since: float | None = None
+    is_late: bool = False
+    ended: float | None = None
+    took_seconds: float = 0.0
+    is_failing: bool = False
+    error: str = ""
+    error_at: float | None = None
+
+
 class Sampler:
     """Runs readers until stopped. `start` once, `stop` once; `stop` may be called again.
 
@@ -75,7 +100,18 @@ class Sampler:
         self._schedules = [Schedule(r.interval_ms, phase_ms(host_id, r.interval_ms)) for r in readers]
         self._clock = clock
         self._counts = counts
+        self._looked: float | None = None
         self._thread = threading.Thread(target=self._run, name="sample", daemon=True)
+
+    @property
+    def looked(self) -> float | None:
+        """Return when it last looked for what is due, monotonic seconds; None before the first look."""
+        return self._looked
+
+    @property
+    def states(self) -> list[ReaderState]:
+        """Return what every reader is at."""
+        return [lane.state() for lane in self._lanes]
 
     def start(self) -> None:
         """Start the threads."""
@@ -101,6 +137,7 @@ class Sampler:
         """Give every reader the tick that is due, and return for how many seconds nothing more is."""
         waits = [LOOK_SECONDS]
         now_ms, now = self._clock.now_ms(), self._clock.monotonic_seconds()
+        self._looked = now
         dues = [schedule.look(now_ms, now) for schedule in self._schedules]
         if any(due.stepped for due in dues):
             self._counts.add("clock_stepped")
@@ -131,10 +168,21 @@ class _Lane:
         self._given_up = False
         self._failing = False
         self._ending = False
+        self._reading_since: float | None = None
+        self._last: tuple[float, float] | None = None
+        self._error: tuple[str, float] | None = None
         self._thread = threading.Thread(target=self._run, name=f"read-{reader.name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def state(self) -> ReaderState:
+        """Return what the reader is at."""
+        ended, took_seconds = self._last or (None, 0.0)
+        error, error_at = self._error or ("", None)
+        reading_since, is_late = self._reading_since, self._given_up
+        named = (self.name, self._reader.interval_ms, reading_since, is_late and reading_since is not None)
+        return ReaderState(*named, ended, took_seconds, self._failing, error, error_at)
 
     def offer(self, tick_ms: int, now: float) -> bool:
         """Give the reader a tick to take; False if it is still at an earlier one."""
@@ -184,9 +232,10 @@ class _Lane:
                 self._tick_ms = self._deadline = None
 
     def _take(self, tick_ms: int) -> None:
-        started = self._clock.monotonic_seconds()
+        started = self._reading_since = self._clock.monotonic_seconds()
         tick = self._read(tick_ms)
         ended = self._clock.monotonic_seconds()
+        self._reading_since, self._last = None, (ended, ended - started)
         self._hooks.observe(Duration(self.name, ended - started))
         self.check_deadline(ended)
         with self._changed:
@@ -219,6 +268,7 @@ class _Lane:
     def _note_failure(self, error: Exception, message: str) -> None:
         """Count a failed read, and log it if the one before did not fail."""
         self._counts.add(f"read_failed:{self.name}")
+        self._error = (str(error) or repr(error), self._clock.monotonic_seconds())
         with self._changed:
             if not self._given_up:
                 self._counts.add("ticks_missed")

@@ -85,6 +85,23 @@ class ShipParts:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """How delivery goes; instants are monotonic seconds.
+
+    Attributes:
+        succeeded: When a gateway last answered for something; None if never.
+        failures: In a row, since then.
+        waits_for: What the gateway said, or why it could not be asked; "" while all goes well.
+        again: When it is tried again; None while all goes well.
+    """
+
+    succeeded: float | None = None
+    failures: int = 0
+    waits_for: str = ""
+    again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Parcel:
     """One frame with the spool that its records are of."""
 
@@ -110,6 +127,12 @@ class Shipper:
         self._codes_logged: set[str] = set()
         self._tend_at = 0.0
         self._report_at = 0.0
+        self._delivery = Delivery()
+
+    @property
+    def delivery(self) -> Delivery:
+        """Return how delivery goes; for any thread."""
+        return self._delivery
 
     def run(self, stop: threading.Event) -> None:
         """Ship until `stop` is set."""
@@ -135,7 +158,7 @@ class Shipper:
                 return turn.wait_seconds
             rest_seconds = self._ship(turn) if turn.loads else 0.0
             self._report()
-            self._backoff.reset()
+            self._note_success(has_sent=bool(turn.loads))
         except Retryable as error:
             return self._back_off(error)
         if self._parts.spools.records:
@@ -154,10 +177,12 @@ class Shipper:
         """Take a step; a fault of this program must not end delivery for ever, so it is logged and backed off from."""
         try:
             return self.step()
-        except Exception:
+        except Exception as error:
             logger.exception("shipping failed on a fault of this program")
             self._parts.counts.add("ship_broken")
-            return self._config.backoff_maximum_seconds
+            wait_seconds = self._config.backoff_maximum_seconds
+            self._note_failure(f"a fault of this program, see its log: {error!r}", wait_seconds)
+            return wait_seconds
 
     def _tend(self) -> None:
         now = self._clock.monotonic_seconds()
@@ -165,10 +190,22 @@ class Shipper:
             self._tend_at = now + TEND_EVERY_SECONDS
             self._parts.spools.tend()
 
+    def _note_success(self, *, has_sent: bool) -> None:
+        self._backoff.reset()
+        if has_sent:
+            self._delivery = Delivery(self._clock.monotonic_seconds())
+        elif self._delivery.failures:
+            self._delivery = Delivery(self._delivery.succeeded)
+
+    def _note_failure(self, why: str, wait_seconds: float) -> None:
+        before, again = self._delivery, self._clock.monotonic_seconds() + wait_seconds
+        self._delivery = Delivery(before.succeeded, before.failures + 1, why, again)
+
     def _back_off(self, error: Retryable) -> float:
         self._batch_bytes.failed()
         self._parts.counts.add("ship_failed")
         wait_seconds = self._backoff.next_seconds(error.retry_after_seconds)
+        self._note_failure(str(error), wait_seconds)
         level = logging.WARNING if self._backoff.failures in (1, 10, 30) else logging.DEBUG
         logger.log(level, "frames wait %.1f s: %s", wait_seconds, error)
         return wait_seconds
@@ -242,6 +279,7 @@ class Shipper:
         answer = self._parts.transport.post(body)
         answered_ms = self._clock.now_ms()
         self._parts.counts.add("shipped_bytes", len(body))
+        self._parts.counts.add("ship_requests")
         told = json_of(answer)
         if answer.status == 200 and isinstance(told.get("receivedMs"), int) and isinstance(told.get("sentMs"), int):
             exchange = Exchange(sent_ms, told["receivedMs"], told["sentMs"], answered_ms)

@@ -128,6 +128,9 @@ class Driver:
         generation: Grows with each child, so that what one child said is not taken for another's.
         devices: The newest list of GPUs, as the child sent it, None before the first.
         device_changes: Grows with each list.
+        newest: The newest answer to a tick, None before the first and while there is no child.
+        answered: When it came, monotonic seconds.
+        trouble: Why the last child was given up, "" where none was.
     """
 
     def __init__(
@@ -142,6 +145,9 @@ class Driver:
         self.generation = 0
         self.devices: bytes | None = None
         self.device_changes = 0
+        self.newest: Values | None = None
+        self.answered: float | None = None
+        self.trouble = ""
         self._plan = plan
         self._environment = environment
         self._clock = clock
@@ -296,6 +302,7 @@ class Driver:
             self._failures = 0
         if not isinstance(answer, Values):
             return
+        self.newest, self.answered = answer, now
         busy = [record.what == channel.BUSY for record in answer.records]
         is_silent = answer.code == channel.STARTING or (bool(busy) and all(busy))
         if not is_silent:
@@ -313,6 +320,7 @@ class Driver:
     def _fail(self, why: str) -> None:
         """Let go of the child and start another one after a while."""
         child, self._child = self._child, None
+        self.newest, self.trouble = None, why
         wait_seconds = RESTART_SECONDS[min(self._failures, len(RESTART_SECONDS) - 1)]
         wait_seconds *= 1 + JITTER * (2 * self._random() - 1)
         self._failures += 1
