@@ -22,7 +22,7 @@ from secondsight.agent.training.extract import extract
 from secondsight.agent.training.lines import cleaned
 from secondsight.agent.training.logrun import LogRun, Subject
 from secondsight.agent.training.patterns import load_patterns
-from secondsight.agent.training.read import SAVE_SECONDS, Place
+from secondsight.agent.training.read import Place
 from secondsight.agent.training.tail import Tail
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """How often new files are looked for."""
 JOB_CHARACTERS = 64
+SAVE_SECONDS = 10.0
+"""How often it is kept where reading of lines that said nothing ended."""
 PATHS_MAXIMUM = 10_000
 RUNS_KEPT = 256
 
@@ -73,6 +75,7 @@ class LogReader:
         self._kept_files: dict[str, Any] = dict(state.get("files", {}))
         self._kept_runs: dict[str, Any] = dict(state.get("runs", {}))
         self._first_look = found is None
+        self._has_news = False
         self._next_look = self._saved_at = clock.monotonic_seconds()
 
     def read(self, tick_ms: int) -> Tick:
@@ -98,7 +101,7 @@ class LogReader:
         self._counts.add_discarded(gathered.discarded)
         for reason, count in discarded.items():
             self._counts.add(f"logs:{reason}", count)
-        if now - self._saved_at >= SAVE_SECONDS:
+        if self._has_news or now - self._saved_at >= SAVE_SECONDS:
             self._save()
         return Tick(self._builder.build(gathered, self._clock.now_ms() - tick_ms), self.name, self.name)
 
@@ -115,6 +118,7 @@ class LogReader:
             for line in cleaned(raw, followed.zone, tick_ms):
                 said = extract(self._patterns, line, followed.memory)
                 if said is not None:
+                    self._has_news = True
                     self._run_of(followed.subject, now).take(said, line.time_ms, now, tick_ms)
 
     def _run_of(self, subject: Subject, now: float) -> LogRun:
@@ -176,7 +180,7 @@ class LogReader:
         return Subject(EntityKind.TRAINING, plain_text(job, JOB_CHARACTERS).replace("/", "_"), node)
 
     def _save(self) -> None:
-        self._saved_at = self._clock.monotonic_seconds()
+        self._saved_at, self._has_news = self._clock.monotonic_seconds(), False
         files = {path: followed.tail.kept() for path, followed in self._followed.items()}
         runs = self._kept_runs | {entity: run.kept() for entity, run in self._runs.items()}
         try:

@@ -24,8 +24,6 @@ from secondsight.errors import Rejected
 
 logger = logging.getLogger(__name__)
 
-SAVE_SECONDS = 10.0
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -69,7 +67,6 @@ class TrainingReader:
         self._counts = counts
         self._builder = ContentBuilder(place.host_id, place.rack)
         self._receiver: Receiver | None = None
-        self._saved_at = clock.monotonic_seconds()
         self._warned: set[str] = set()
         self._runs = self._restored(catalog, alive)
 
@@ -142,13 +139,12 @@ class TrainingReader:
         return runs
 
     def _save_if_due(self) -> None:
-        due = self._clock.monotonic_seconds() - self._saved_at >= SAVE_SECONDS
-        if self._runs.changed or (due and self._runs.has_processes):
+        """Keep what a tick tells before it is told: counts that went out are never above those kept."""
+        if self._runs.changed:
             self._save()
 
     def _save(self) -> None:
         self._runs.changed = False
-        self._saved_at = self._clock.monotonic_seconds()
         try:
             kept.save(self._place.kept_file, self._runs.kept(), self._clock.now_ms())
         except OSError as error:

@@ -107,11 +107,6 @@ class Runs:
         self.discarded: Counter[str] = Counter()
         self.changed = False
 
-    @property
-    def has_processes(self) -> bool:
-        """Tell whether any run goes on."""
-        return any(run.processes for run in self._runs.values())
-
     def take(self, report: Report, now: float, tick_ms: int, pid: int = 0, uid: int | None = None) -> None:
         """Take in one report.
 
@@ -131,6 +126,7 @@ class Runs:
             self.discarded["parts_limit"] += 1
             return
         key, process = found
+        self.changed = self.changed or report.counts != process.counted
         process.heard, process.pid, process.local_rank = now, pid, report.local_rank
         self._fold(run, key, process, report)
         self._learn(run, report, uid)
@@ -175,6 +171,7 @@ class Runs:
             run.wide = {key: restored(measured) for key, measured in one["wide"].items()}
             for key, (start, counted) in one["processes"].items():
                 run.processes[key] = Process(int(start), dict(counted), heard=now)
+                run.wide.setdefault(key, Measured())
             run.lead_here = "0" in run.processes or not all(key.isdecimal() for key in run.processes)
         self._runs = runs
 
@@ -209,8 +206,11 @@ class Runs:
             return None
         again = process is not None or key in run.wide
         process = run.processes[key] = Process(report.start)
+        run.wide.setdefault(key, Measured()).count(("steps", ""), 0)
         if report.start // 1_000_000 < self._known_since_ms:
             process.counted = dict(report.counts)
+            for text in report.counts:
+                self._add(run, key, text, 0)
         self.changed = True
         if key == run.lead and (again or report.restarts):
             self._restart(run, key, report, tick_ms)
@@ -224,7 +224,6 @@ class Runs:
 
     def _fold(self, run: JobRun, key: str, process: Process, report: Report) -> None:
         """Add what was counted since the last report."""
-        run.wide.setdefault(key, Measured()).count(("steps", ""), 0)
         counts = {**report.counts, "lost": report.lost}
         for text, value in counts.items():
             increase = value - process.counted.get(text, 0)
