@@ -220,7 +220,8 @@ class _Layout:
             self._metrics |= metrics
             self._schema = None
         for point in points:
-            if self._bounds.get(point.metric.name, (None, ()))[1] != point.bounds:
+            known = self._bounds.get(point.metric.name)
+            if known is None or known[1] != point.bounds:
                 self._bounds[point.metric.name] = (point.metric, point.bounds)
                 self._schema = None
         keys = {(cell.entity, cell.part) for cell in piece.cells} | {(point.entity, point.part) for point in points}
