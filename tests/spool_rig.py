@@ -10,6 +10,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.spool.classes import SpoolBounds, Spools
 from secondsight.agent.spool.tally import head_of
 from secondsight.clock import ManualClock
+from secondsight.log.disk import Disk
 from secondsight.model import EntityKind, Priority
 from secondsight.wire.content import Column, Content, Entity, EntityTable, Group, ScalarBlock
 from secondsight.wire.frame import Stamp, encode
@@ -44,11 +45,11 @@ def frame(number: int, rows: int = 1, kind: EntityKind = EntityKind.NODE, collec
 class Rig:
     """Spools that can be opened again and again."""
 
-    def __init__(self, folder: Path, bounds: SpoolBounds = BOUNDS) -> None:
+    def __init__(self, folder: Path, bounds: SpoolBounds = BOUNDS, disk: Disk | None = None) -> None:
         self.folder = folder
         self.bounds = bounds
         self.clock = ManualClock()
-        self.disk = FaultyDisk()
+        self.disk = disk or FaultyDisk()
         self.counts = Counts()
         self.spools = self.open()
 
@@ -75,7 +76,7 @@ class Rig:
         self.spools.settle(self.member(priority), 0, through + 1)
 
     def losses(self) -> list:
-        return [entry.loss for entry in self.spools.to_report()[1]]
+        return list(self.spools.losses)
 
     def take_losses(self) -> list:
         """Return what is declared and forget it, as after a report."""

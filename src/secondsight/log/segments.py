@@ -202,6 +202,8 @@ class SegmentWriter:
         self._fd = self._disk.open(segment_path(self._folder, base), os.O_RDWR)
         size_bytes = os.fstat(self._fd).st_size
         end, next_offset = _sound_end(self._fd, size_bytes, base)
+        if next_offset == base and len(bases) > 1:
+            least = max(least, self._end_of(bases[-2]))
         lost = known is not None and known.base == base and end < known.size_bytes
         self._sealed = lost or next_offset < least
         if end < size_bytes and not lost:
@@ -209,6 +211,14 @@ class SegmentWriter:
         self._disk.sync(self._fd)
         kept_bytes = size_bytes if lost else end
         return Committed(base, kept_bytes, max(next_offset, least)), size_bytes - kept_bytes
+
+    def _end_of(self, base: int) -> int:
+        """Return the offset after the last sound record of a segment."""
+        fd = self._disk.open(segment_path(self._folder, base), os.O_RDONLY)
+        try:
+            return _sound_end(fd, os.fstat(fd).st_size, base)[1]
+        finally:
+            os.close(fd)
 
 
 class SegmentReader:
@@ -330,7 +340,7 @@ def _sound_end(fd: int, size_bytes: int, base: int) -> tuple[int, int]:
     """Return (position, offset) after the last record that has a sound header."""
     end, next_offset = 0, base
     for item in scan(fd, 0, size_bytes):
-        end, next_offset = item.end, item.offset + 1
+        end, next_offset = item.end, max(next_offset, item.offset + 1)
     return end, next_offset
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from secondsight.agent.counts import Counts
 from secondsight.agent.spool.custody import ClassSpool, Custody
-from secondsight.agent.spool.losses import Declared, LossBook, LossReason
+from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
 from secondsight.agent.spool.records import NO_SPACE, Spool, SpoolRecord
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
 from secondsight.clock import Clock
@@ -90,6 +90,7 @@ class Spools:
         self._clock = clock
         self._counts = counts
         self._collector_id = collector_id
+        self._counts = counts
         self._disk = disk or Disk()
         self._lock = threading.RLock()
         self._reopen_at = 0.0
@@ -148,6 +149,12 @@ class Spools:
         """Return what is owed, by class."""
         with self._lock:
             return self._by_class("owed")
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """Return what was declared lost and not reported."""
+        with self._lock:
+            return self._custody.book.waiting
 
     def oldest_needed_ms(self) -> int:
         """Return a time that no owed record was appended before."""
@@ -305,6 +312,9 @@ class Spools:
         spool = Spool(folder, self._segments, self._clock, self._disk, syncs_late=syncs_late)
         if spool.was_wiped:
             logger.warning("segments of %s are gone: what they held cannot be counted", folder)
+        if spool.cut_bytes:
+            logger.warning("%d bytes at the end of %s were torn and are cut", spool.cut_bytes, folder)
+            self._counts.add("spool_cut_bytes", spool.cut_bytes)
         return spool
 
     def _append(self, priority: Priority, frames: Sequence[bytes]) -> None:
@@ -369,7 +379,7 @@ class Spools:
 
     def _shed(self, priority: Priority, reason: LossReason) -> bool:
         """Give up the oldest segment of the least important class, for the sake of `priority`; False if none may go."""
-        spent = [member for member in self._members if member.spool.segments and not member.spool.records]
+        spent = [member for member in self._members if member.spool.size_bytes and not member.spool.records]
         for member in spent:
             member.spool.compact()
         victim = None if spent else self._victim(priority, reason)

@@ -132,15 +132,17 @@ class LossBook:
         self.try_load()
 
     @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing waits to be reported."""
-        return not self._open and not self._sealed
+    def waiting(self) -> tuple[Loss, ...]:
+        """Return what was declared and not reported."""
+        return (*(entry.loss for entry in self._sealed), *self._open.values())
 
     def try_load(self) -> None:
         """Read the file where that was not possible yet."""
         try:
             if not self._is_loaded:
                 self._load()
+                if self._open:
+                    self._save()
         except OSError as error:
             self._complain(error)
 

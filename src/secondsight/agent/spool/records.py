@@ -157,6 +157,11 @@ class Spool:
         return len(self._sizes)
 
     @property
+    def cut_bytes(self) -> int:
+        """Return how many bytes of a torn end were cut when it was opened."""
+        return self._writer.recovery.cut_bytes
+
+    @property
     def produced(self) -> Tally:
         """Return the tally of everything that this folder ever took."""
         return self._end
@@ -193,11 +198,11 @@ class Spool:
         for payload in payloads:
             packed.append(pack_tally(end) + payload)
             end = plus(end, tally_of(payload))
-        if not self._sizes:
-            self._write_cursor(is_occupied=True)
         now_ms = self._clock.now_ms()
         try:
             self._writer.stage(packed, now_ms)
+            if not self._sizes:
+                self._write_cursor(is_occupied=True)
             self._commit()
         except OSError:
             self._writer.abandon()
@@ -257,7 +262,7 @@ class Spool:
 
     def compact(self) -> None:
         """Delete the newest segment too, when everything in it is settled."""
-        self._write_and_cut(least_bytes=1)
+        self._write_and_cut(least_bytes=0)
 
     def oldest_segment(self) -> Span:
         """Return the sequences of the oldest segment, [first, end)."""
@@ -341,13 +346,19 @@ class Spool:
     def _recovered_end(self) -> Tally:
         """Return the tally after the last record: that of the last sound one, and what it and its followers hold."""
         end = self._acked_tally
-        start = max(self._acked, max(self._sizes, default=0))
-        records = list(self._walk_all(start, self.next_sequence))
-        if records and records[0].before is None:
-            records = list(self._walk_all(self._acked, self.next_sequence))
-        for record in records:
+        for record in self._last_records():
             end = plus(end if record.before is None else record.before, tally_of(record.payload))
         return end
+
+    def _last_records(self) -> list[SpoolRecord]:
+        """Return the records of the newest segment that has any; all of them in a spool of the earlier layout."""
+        for base in sorted(self._sizes, reverse=True):
+            records = list(self._walk_all(max(self._acked, base), self.next_sequence))
+            if records and records[0].before is not None:
+                return records
+            if records:
+                break
+        return list(self._walk_all(self._acked, self.next_sequence))
 
     def _tally_at(self, sequence: int) -> Tally:
         """Return the tally before a sequence that is not before the cursor."""
