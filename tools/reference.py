@@ -13,7 +13,7 @@ from secondsight.agent.config import AgentConfig
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
-from secondsight.agent.jobs.settings import KubernetesConfig, SacctConfig, SlurmConfig
+from secondsight.agent.jobs.settings import KubernetesConfig, LifecycleConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.processes import ProcessesConfig
@@ -44,6 +44,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.kubernetes]", KubernetesConfig, "Who has which GPU, from the kubelet of this node."),
     ("[agent.slurm]", SlurmConfig, "Who has which GPU, from what Slurm leaves on this node."),
     ("[agent.sacct]", SacctConfig, "Jobs of a Slurm cluster, from its accounting."),
+    ("[agent.lifecycle]", LifecycleConfig, "State changes of instances, as their cloud announces them."),
     ("[agent.training]", TrainingConfig, "Where training jobs of this host tell their steps; the table may be empty."),
     ("[agent.logs]", LogsConfig, "Logs of training jobs and inference engines that the agent follows."),
     ("[[agent.logs.files]]", LogFiles, "Some of these logs; may stand several times."),

@@ -131,6 +131,10 @@ def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         from secondsight.agent.jobs.scheduler import SchedulerReader
 
         yield SchedulerReader(config.sacct, station, means)
+    if config.lifecycle is not None:
+        from secondsight.agent.jobs.lifecycle import LifecycleReader
+
+        yield LifecycleReader(config.lifecycle, station, means)
 
 
 def _workloads(config: AgentConfig, shared: Shared) -> Iterator[Reader]:

@@ -138,6 +138,30 @@ class SacctConfig:
             raise Rejected("bad_config", "agent.sacct: window_hours is more than overlap_minutes, which is 0 or more")
 
 
+@dataclass(frozen=True, slots=True)
+class LifecycleConfig:
+    """State changes of instances, as their cloud announces them.
+
+    Attributes:
+        file: One JSON object a line (EC2 instance state changes as EventBridge gives them); whoever receives them
+            appends to it.
+        interval_ms: How often the file is looked at.
+        hosts: Instance -> host id, where they differ.
+    """
+
+    file: Path
+    interval_ms: int = 10_000
+    hosts: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot work.
+
+        Raises:
+            Rejected: `bad_config`.
+        """
+        _check_interval("agent.lifecycle", self.interval_ms)
+
+
 def _check_interval(where: str, interval_ms: int) -> None:
     if interval_ms < 1000:
         raise Rejected("bad_config", f"{where}: interval_ms is at least 1000")
