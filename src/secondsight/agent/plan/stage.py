@@ -7,7 +7,7 @@ ticks whose samples nobody would ship.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 ALLOCATION = "job_gpu_allocation"
 JOBS_MAXIMUM = 10_000
+HEARTBEAT = frozenset({"agent_up"})
+HEARTBEAT_MS = 5000
 OF_JOBS = (EntityKind.PROCESS_JOB, EntityKind.TRAINING)
 
 Write = Callable[[Reader, int, Tick], None]
@@ -216,7 +218,15 @@ class Stage:
         shipped, kept = lane.stream.take(tick_ms, content, correction_ms, session)
         if kept is not None:
             self._parts.ring.append(self._stamp(key, tick_ms), kept)
+            shipped += self._heartbeat(tick_ms, kept, shipped)
         return [(item.tick_ms, key.tick(item)) for item in shipped]
+
+    def _heartbeat(self, tick_ms: int, kept: Content, shipped: Sequence[Shipped]) -> list[Shipped]:
+        """Return a sign of life, where nothing else is shipped of the agent itself: answers to it tell of new plans."""
+        if shipped or tick_ms // HEARTBEAT_MS == (tick_ms - FULL_MS) // HEARTBEAT_MS:
+            return []
+        sign = self._columns.keep(replace(kept, histograms=()), HEARTBEAT)
+        return [] if sign is None else [Shipped(tick_ms, sign, WINDOW_MS)]
 
     def _thin(self, lane: _Lane, tick_ms: int, content: Content, session: Selection) -> Shipped | None:
         """Return the first tick of a window, else what is in a session, where no summary can be made."""
