@@ -58,8 +58,8 @@ class Origin:
         gpus: Index -> UUID, for exporters that print no UUID.
         model: AI model of inference samples that name none.
         attribution: True if workload labels of GPU samples become allocations.
-        known: GPUs of this host as other sources of the agent name them, for samples without a UUID; learns from
-            samples that have one.
+        known: GPUs of this host as other sources of the agent name them, for samples that have a PCI address and no
+            UUID; learns from samples that have both.
     """
 
     host_id: str
@@ -205,17 +205,20 @@ def index_of(labels: Mapping[str, str]) -> str:
 
 
 def _gpu(labels: Mapping[str, str], origin: Origin, host: str) -> str:
-    """Return the UUID of a sample's GPU, by its labels or by what is known of its index and PCI address."""
+    """Return the UUID of a sample's GPU, by its labels, by the settings, or by its PCI address.
+
+    An index alone is looked up in the settings only: an exporter in a container counts the GPUs that it was given.
+    """
     index, address = index_of(labels), labels.get("pci_bus_id", "")
     named = gpu_id(_first(labels, *GPU_ID_LABELS))
     is_here = origin.known is not None and host == origin.host_id
     if named:
         if is_here and is_usable(named) and origin.known is not None:
-            origin.known.learn(named, index, address)
+            origin.known.learn(named, address=address)
         return named
     if index in origin.gpus:
         return origin.gpus[index]
-    return origin.known.uuid_of(index=index, address=address) if is_here and origin.known is not None else ""
+    return origin.known.uuid_of(address=address) if is_here and origin.known is not None else ""
 
 
 def _engine(labels: Mapping[str, str], origin: Origin, host: str) -> str:

@@ -182,7 +182,7 @@ class Mapper:
             if all(known.get(label.lower()) == value for label, value in source.match):
                 slot = self._slot(metric, source, known, suffix)
                 if isinstance(slot, str):
-                    return slot
+                    return "created" if suffix == CREATED else slot
                 found.append(slot)
         self._learn_facts(labels, known)
         return tuple(found) if found else "unknown_metric"
