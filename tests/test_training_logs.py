@@ -198,6 +198,17 @@ def test_operators_add_rules_that_come_first(tmp_path: Path) -> None:
     assert said.gauges == {("loss", ""): 1.5}
 
 
+def test_the_guide_s_rule_works(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[1] / "docs" / "guides" / "training.md").read_text()
+    rules = tmp_path / "own.toml"
+    rules.write_text(next(block for block in guide.split("```toml\n") if block.startswith("[[rules]]")).split("```")[0])
+    (line,) = cleaned("STEP 3 LOSS 2.5 TOOK 120ms", UTC, NOW_MS)
+    said = extract(load_patterns(load_catalog(), [rules]), line, {})
+    assert said is not None
+    assert said.gauges == {("step", ""): 3, ("loss", ""): 2.5}
+    assert said.durations == [(("step_seconds", ""), 0.12)]
+
+
 WRONG = {
     "no TOML": "[[rules",
     "no regex": '[[rules]]\nname="a"\ncontains=["x"]\n',
