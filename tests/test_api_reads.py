@@ -383,7 +383,8 @@ def test_the_description_names_every_route_and_type(api):
     assert {"/v1/metrics/query", "/v1/gpus/{gpu_id}/telemetry", "/v1/fleet", "/v1/top", "/v1/session"} <= paths
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
-            content = operation["responses"].get("200", {}).get("content", {})
+            answer = operation["responses"].get("200") or operation["responses"].get("201", {})
+            content = answer.get("content", {})
             assert path == "/metrics" or method == "delete" or "$ref" in content["application/json"]["schema"], path
     assert "clusterId" in described["components"]["schemas"]["GpuAnswer"]["properties"]
 

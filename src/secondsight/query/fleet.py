@@ -27,6 +27,7 @@ from secondsight.store.spec import quoted
 NEWEST_MS = 60_000
 AHEAD_MS = 5_000
 REPORTING_MS = 30_000
+REPORTING_SLOTS = 3
 SILENT_MS = 300_000
 STATE_SECONDS = 1.0
 
@@ -194,12 +195,12 @@ def coverage_now(expected: Any, newest: list[_Row], now_ms: int) -> Coverage:
     return Coverage(sum(wanted.values()), sum(stored), gaps=None)
 
 
-def status_of(last_seen_ms: int | None, now_ms: int) -> Status:
-    """Return the status that the age of the newest row means."""
+def status_of(last_seen_ms: int | None, now_ms: int, cadence_ms: int = 1000) -> Status:
+    """Return the status that the age of the newest row means; three rows may be missing, and 30 s."""
     if not last_seen_ms:
         return Status.UNKNOWN
     age_ms = now_ms - last_seen_ms
-    if age_ms <= REPORTING_MS:
+    if age_ms <= max(REPORTING_MS, REPORTING_SLOTS * cadence_ms):
         return Status.REPORTING
     return Status.SILENT if age_ms <= SILENT_MS else Status.LOST
 
@@ -249,7 +250,7 @@ def _gpu(fresh: _Row | None, row: _Row, metrics: Sequence[Metric], now_ms: int) 
         index=int(index) if index.isdecimal() else None,
         gpu_model=row["gpu_model"],
         **{name: owner.get(f"newest_{name}") or "" for name in _OWNERS},
-        status=status_of(last_seen_ms, now_ms),
+        status=status_of(last_seen_ms, now_ms, row.get("cadence_ms") or 1000),
         last_seen_ms=last_seen_ms,
         values={metric.name: _physical(metric, owner.get(metric.name)) for metric in metrics},
     )
