@@ -110,7 +110,7 @@ def message_classes() -> dict[str, Any]:
 
 
 class PodResourcesClient:
-    """Calls one kubelet. One thread uses it; after a failure the next call connects anew."""
+    """Calls one kubelet. One thread uses it; after `close`, or a failure, the next call connects anew."""
 
     def __init__(self, socket: Path) -> None:
         """Prepare calls; nothing is connected yet.

@@ -1,5 +1,6 @@
 """Turn what an allocator's reader found into ticks: events of intervals, and cells beside them."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,13 @@ from secondsight.contracts import Tick
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event, Info
 
+logger = logging.getLogger(__name__)
+
+HINTS = {
+    "gpu_id": "a device id names no GPU or slice that the driver lists now",
+    "gpu_number": "jobs show only numbers inside their own devices: add prolog and epilog, or set agent.slurm.scontrol",
+    "no_permission": "the processes of jobs may not be looked at: run as root, or with CAP_SYS_PTRACE",
+}
 SILENT_TICKS = 3
 """A holder found gone after more ticks without word of the allocator ended at an unknown time."""
 
@@ -81,6 +89,7 @@ class AllocationReport:
         self._intervals = Intervals(via, SILENT_TICKS * interval_ms, self._kept.load())
         self._builder = ContentBuilder(station.host_id, station.rack)
         self._refused = 0
+        self._complaints: frozenset[str] = frozenset()
 
     @property
     def open_intervals(self) -> int:
@@ -112,6 +121,12 @@ class AllocationReport:
         counts = self._means.counts
         for reason, things in found.unresolved.items():
             counts.add(f"job_unresolved:{reason}", things)
+        for reason in sorted(found.unresolved.keys() - self._complaints):
+            things = found.unresolved[reason]
+            logger.warning(
+                "%s: %d things have no owner (%s): %s", self._via, things, reason, HINTS.get(reason, "refused")
+            )
+        self._complaints = frozenset(found.unresolved)
         if self._intervals.refused > self._refused:
             counts.add("job_intervals_refused", self._intervals.refused - self._refused)
             self._refused = self._intervals.refused
