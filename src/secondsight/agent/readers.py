@@ -99,7 +99,7 @@ def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iter
     if config.dcgm is not None:
         from secondsight.agent.dcgm.reader import DcgmPlace, DcgmReader
 
-        station = DcgmPlace(config.host, config.rack)
+        station = DcgmPlace(config.host, config.rack, known)
         yield DcgmReader(config.dcgm, station, shared.catalog, shared.clock, shared.counts)
     if config.smi is not None:
         from secondsight.agent.smi.reader import SmiPlace, SmiReader

@@ -19,7 +19,9 @@ from secondsight.agent.cells import Cell, ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.exposition import Blank, Exposition, Labels, Sample, Syntax
+from secondsight.agent.health.vitals import Facts
 from secondsight.agent.identity import Origin, gpu_id
+from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.mapping import Mapper
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
@@ -48,10 +50,15 @@ STATUS_QUALITIES = {
 
 @dataclass(frozen=True, slots=True)
 class DcgmPlace:
-    """Which host is read."""
+    """Which host is read.
+
+    Attributes:
+        known: Learns which GPU has which PCI address.
+    """
 
     host_id: str
     rack: str = ""
+    known: KnownGpus | None = None
 
 
 class DcgmReader:
@@ -77,7 +84,7 @@ class DcgmReader:
         fields = [one for one in settings.fields or tuple(self._names) if settings.profiling or not 1001 <= one <= 1099]
         told = {"bindings": str(folder), "address": settings.address, "intervalMs": settings.interval_ms}
         self._child = _Child(told | {"fields": fields}, clock)
-        self._mapper = Mapper(catalog, Origin(place.host_id, "dcgm", attribution=False))
+        self._mapper = Mapper(catalog, Origin(place.host_id, "dcgm", attribution=False, known=place.known))
         self._builder = ContentBuilder(place.host_id, place.rack)
         self._labels: list[Labels] = []
         self._number = 0
@@ -97,6 +104,10 @@ class DcgmReader:
             return self._unanswered(answer, tick_ms)
         self._misses, self._error = 0, ""
         return Tick(self._contents(answer["values"], tick_ms), collector="dcgm", source="dcgm")
+
+    def vitals(self) -> Facts:
+        """Return how the process that talks to DCGM is."""
+        return {"pid": self._child.pid, "restarts": max(self._child.starts - 1, 0), "trouble": self._error}
 
     def close(self) -> None:
         """End the process."""
@@ -182,10 +193,12 @@ class _Child:
 
     Attributes:
         told: The newest answer that named the entities, until somebody takes it.
+        starts: How often a process was started.
     """
 
     def __init__(self, settings: dict[str, Any], clock: Clock) -> None:
         self.told: dict[str, Any] | None = None
+        self.starts = 0
         self._settings = settings
         self._clock = clock
         self._process: subprocess.Popen[str] | None = None
@@ -195,6 +208,12 @@ class _Child:
         self._start_at = 0.0
         self._wait_seconds = RESTART_SECONDS
         self._thread: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the process, if there is one."""
+        process = self._process
+        return None if process is None else process.pid
 
     def ask(self, number: int, timeout_seconds: float) -> dict[str, Any] | None:
         """Return the answer to a request, None if it did not come in time.
@@ -252,6 +271,7 @@ class _Child:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self.starts += 1
         answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._process, self._answers, self._waiting = process, answers, False
         self._thread = threading.Thread(target=_pump, args=(process, answers), name="dcgm", daemon=True)

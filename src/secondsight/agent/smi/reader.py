@@ -104,7 +104,8 @@ class SmiReader:
         self._log_troubles(mapped.troubles.keys())
         if not rows and not mapped.gathered.cells:
             self._say_nothing_came()
-        return Tick(self._builder.build(mapped.gathered, self._clock.now_ms() - tick_ms))
+        contents = self._builder.build(mapped.gathered, self._clock.now_ms() - tick_ms)
+        return Tick(contents, collector=self.name, source=self.name)
 
     def close(self) -> None:
         """End the program."""
