@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jobs_fixture import GPUS, uuid
 from secondsight.agent.jobs.devices import Gpu, claimed_device, device_of, numbered
 from secondsight.agent.jobs.inventory import DriverFiles, FirstOf, information
+from secondsight.agent.known_gpus import KnownGpus
 from secondsight.clock import ManualClock
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases/jobs/devices.json").read_text())
@@ -65,6 +66,18 @@ def test_the_driver_s_files_are_a_table(tmp_path: Path) -> None:
         (uuid(3), 2, 2),
     ]
     assert FirstOf(DriverFiles(tmp_path / "none", ManualClock()), table).gpus() == table.gpus()
+
+
+def test_gpus_that_other_readers_name_are_a_table() -> None:
+    known = KnownGpus("h")
+    known.learn(uuid(1), "3", "0000:3b:00.0")
+    known.learn(uuid(2), address="00000000:5e:00.0")
+    gpus = known.gpus()
+    assert numbered(3, gpus) == gpus[0]
+    assert [device and device.entity for device in (device_of(text, gpus) for text in ("0000:5e:00.0", "3"))] == [
+        uuid(2),
+        uuid(1),
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "GPU UUID: GPU-????????-????-????-????-????????????\n", "GPU UUID:\n", "\0: :"])

@@ -8,6 +8,7 @@ import re
 import threading
 
 from secondsight.agent.identity import gpu_id, is_usable
+from secondsight.agent.jobs.devices import Gpu
 
 ENTITIES_MAXIMUM = 1024
 
@@ -47,6 +48,15 @@ class KnownGpus:
         """Return the UUID of the GPU at an address or, failing that, at an index; "" if nobody has said."""
         with self._lock:
             return self._by_address.get(pci_address(address), "") or self._by_index.get(index, "")
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the GPUs as allocators look them up: by index and PCI address, no minors and no slices."""
+        with self._lock:
+            addresses = {uuid: address for address, uuid in self._by_address.items()}
+            indexes = {uuid: int(index) for index, uuid in self._by_index.items()}
+        return tuple(
+            Gpu(uuid, indexes.get(uuid), None, addresses.get(uuid, "")) for uuid in sorted({*addresses, *indexes})
+        )
 
     def identify(self, uuid: str, index: str = "", address: str = "") -> str:
         """Return the entity of a GPU and learn from it where it is named whole.

@@ -8,6 +8,7 @@ from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.reader import FabricPlace, FabricReader
+from secondsight.agent.health.vitals import Vitals
 from secondsight.agent.host import HostReader, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles, FirstOf
 from secondsight.agent.jobs.kept import KeptIntervals
@@ -35,6 +36,7 @@ class Shared:
     counts: Counts
     offset: ClockOffset = field(default_factory=ClockOffset)
     present: PresentGpus = field(default_factory=PresentGpus)
+    vitals: Vitals = field(default_factory=Vitals)
 
 
 def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
@@ -58,12 +60,14 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known, heard)
         yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
     for reader in (*_driver(config, shared, known), *_gpu_programs(config, shared, known)):
+        if hasattr(reader, "vitals"):
+            shared.vitals.register(reader.name, reader.vitals)
         yield WithoutEchoes(reader, heard, counts)
     place = ScrapePlace(config.host, config.rack, known, lambda target: _labelled(config, shared, target))
     for target in config.scrape:
         reader = ScrapeReader(target, catalog, clock, counts, place)
         yield WithoutEchoes(reader, heard, counts)
-    yield from _allocators(config, shared)
+    yield from _allocators(config, shared, known)
     yield from _workloads(config, shared)
 
 
@@ -114,9 +118,9 @@ def _labelled(config: AgentConfig, shared: Shared, target: str) -> Allocations:
     return Allocations(state, lambda: shared.offset.correction_ms(shared.clock.monotonic_seconds()))
 
 
-def _allocators(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
+def _allocators(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
     """Make the readers of who has which GPU, importing what is configured alone."""
-    gpus = FirstOf(shared.present, DriverFiles(config.root, shared.clock))
+    gpus = FirstOf(shared.present, DriverFiles(config.root, shared.clock), known)
     means = Means(shared.catalog, shared.clock, shared.counts, shared.offset, gpus)
     station = Station(config.host, config.rack, config.root, config.spool_dir)
     if config.kubernetes is not None:
