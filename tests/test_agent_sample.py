@@ -8,7 +8,8 @@ import pytest
 
 from agent_fixture import content_of
 from secondsight.agent.counts import Counts
-from secondsight.agent.sample import Hooks, Sampler
+from secondsight.agent.lane import Hooks
+from secondsight.agent.sample import Sampler
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
@@ -55,8 +56,6 @@ class Rig:
         self.sampler = Sampler(
             readers, Hooks(self.deliver, stepped=self.step), self.clock, self.counts, host_id="host-1"
         )
-        for lane in self.sampler._lanes:
-            lane.start()
         self.sampler.look()
 
     def deliver(self, reader: ScriptedReader, tick_ms: int, tick: Tick) -> None:
@@ -81,16 +80,14 @@ class Rig:
         """Wait until no reader is at a tick."""
         for lane in self.sampler._lanes:
             for _ in range(2000):
-                if lane._tick_ms is None:
+                if lane.is_idle:
                     break
                 threading.Event().wait(0.01)
             else:
                 pytest.fail(f"{lane.name} does not come back")
 
     def end(self) -> None:
-        for lane in self.sampler._lanes:
-            lane.ask_to_end()
-        assert all(lane.end() for lane in self.sampler._lanes)
+        assert self.sampler.end() == []
 
 
 def test_every_reader_gets_every_tick() -> None:
@@ -152,15 +149,11 @@ def test_a_failing_reader_is_called_again_next_time(error: Exception) -> None:
 def test_a_tick_that_cannot_be_kept_is_counted() -> None:
     reader, counts, clock = ScriptedReader("a"), Counts(), ManualClock(START_MS)
     sampler = Sampler([reader], Hooks(lambda *_: failing(ValueError("full"))(0)), clock, counts, host_id="host-1")
-    for lane in sampler._lanes:
-        lane.start()
     sampler.look()
     clock.move(1.0)
     sampler.look()
     assert reader.entered.acquire(timeout=PATIENCE_SECONDS)
-    for lane in sampler._lanes:
-        lane.ask_to_end()
-        assert lane.end()
+    assert sampler.end() == []
     assert counts.get("ticks_missed") == 1
 
 
@@ -195,7 +188,7 @@ def test_a_step_of_the_clock_is_counted_and_sampling_goes_on() -> None:
 
 
 def test_a_stopped_sampler_names_the_reader_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secondsight.agent.sample.JOIN_SECONDS", 0.05)
+    monkeypatch.setattr("secondsight.agent.lane.JOIN_SECONDS", 0.05)
     stuck = ScriptedReader("stuck")
     rig = Rig(stuck)
     stuck.hold.clear()

@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Return seconds of a clock that never steps."""
         ...
 
+    def processor_seconds(self) -> float:
+        """Return for how long the calling thread was on a processor."""
+        ...
+
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds` (nothing for <= 0)."""
         ...
@@ -30,6 +34,10 @@ class SystemClock:
     def monotonic_seconds(self) -> float:
         """Return seconds of a clock that never steps."""
         return time.monotonic()
+
+    def processor_seconds(self) -> float:
+        """Return for how long the calling thread was on a processor."""
+        return time.thread_time()
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds`."""
@@ -51,6 +59,10 @@ class ManualClock:
     def monotonic_seconds(self) -> float:
         """Return seconds moved since the clock was made."""
         return self._monotonic_seconds
+
+    def processor_seconds(self) -> float:
+        """Return 0: waiting costs nothing here."""
+        return 0.0
 
     def sleep(self, seconds: float) -> None:
         """Move both clocks forward instead of waiting."""

@@ -12,7 +12,7 @@ from threading import Lock
 
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.sample import Duration
+from secondsight.agent.lane import Duration
 from secondsight.agent.spool.classes import Spools
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
@@ -29,6 +29,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class _Histogram:
     buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_SECONDS) + 1))
     sum_seconds: float = 0.0
+    processor_seconds: float = 0.0
 
 
 class ReadDurations:
@@ -44,11 +45,17 @@ class ReadDurations:
             histogram = self._by_source[duration.source]
             histogram.buckets[bisect_left(DURATION_BOUNDS_SECONDS, duration.seconds)] += 1
             histogram.sum_seconds += duration.seconds
+            histogram.processor_seconds += duration.processor_seconds
 
     def all(self) -> list[tuple[str, tuple[int, ...], float]]:
         """Return (source, buckets, sum in seconds) of every source."""
         with self._lock:
             return [(name, tuple(h.buckets), h.sum_seconds) for name, h in sorted(self._by_source.items())]
+
+    def processor_seconds(self) -> list[tuple[str, float]]:
+        """Return (source, seconds on a processor) of every source."""
+        with self._lock:
+            return [(name, h.processor_seconds) for name, h in sorted(self._by_source.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,8 @@ class SelfReader:
         resident_bytes = self._parts.resident_bytes()
         if resident_bytes is not None:
             cells.append(self._cell("agent_resident_memory_bytes", resident_bytes))
+        for source, seconds in self._parts.durations.processor_seconds():
+            cells.append(self._cell("agent_collect_cpu_seconds_total", seconds, source=source))
         return cells
 
     def _spool_cells(self) -> list[Cell]:
