@@ -100,6 +100,20 @@ class Enroller:
         """Tell whether there is a token."""
         return (self._parts.folder / TOKEN_FILE).is_file()
 
+    @property
+    def trouble(self) -> str:
+        """Return why there is no good token, "" while there is one."""
+        return self._said
+
+    @property
+    def renew_ms(self) -> int | None:
+        """Return when the token is to be renewed, epoch ms; None where there is none that ever expires."""
+        try:
+            renew_ms = json.loads((self._parts.folder / EXPIRY_FILE).read_text())["renewMs"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return renew_ms if isinstance(renew_ms, int) and renew_ms > 0 else None
+
     def note_answer(self, status: int) -> None:
         """Take note of the gateway's answer to something else: a token that it refuses is of no use."""
         if status in NO_TOKEN_STATUS and not self._refused:
@@ -180,11 +194,8 @@ class Enroller:
 
     def _seconds_left(self) -> float:
         """Return how long until the token is to be renewed; long for one that lives for ever."""
-        try:
-            renew_ms = json.loads((self._parts.folder / EXPIRY_FILE).read_text())["renewMs"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return LOOK_SECONDS
-        return min((renew_ms - self._clock.now_ms()) / 1000, LOOK_SECONDS) if renew_ms else LOOK_SECONDS
+        renew_ms = self.renew_ms
+        return LOOK_SECONDS if renew_ms is None else min((renew_ms - self._clock.now_ms()) / 1000, LOOK_SECONDS)
 
     def _machine(self) -> str:
         """Return a text that only this machine knows: of its machine id, else random and kept."""
@@ -222,15 +233,19 @@ class Enroller:
 
 
 class Enrolling:
-    """Runs an enroller beside an agent, where there is one. `start` and `end` once each."""
+    """Runs an enroller beside an agent, where there is one. `start` and `end` once each.
+
+    Attributes:
+        enroller: None where the agent was given a token.
+    """
 
     def __init__(self, enroller: Enroller | None) -> None:
-        self._enroller = enroller
+        self.enroller = enroller
         self._thread = threading.Thread(target=self._run, name="enrol", daemon=True)
 
     def told(self, transport: Transport) -> Transport:
         """Return a transport whose answers tell when the token is refused."""
-        enroller = self._enroller
+        enroller = self.enroller
         return (
             transport if enroller is None else Observed(transport, lambda answer: enroller.note_answer(answer.status))
         )
@@ -241,13 +256,13 @@ class Enrolling:
 
     def end(self) -> None:
         """Stop."""
-        if self._enroller is not None:
-            self._enroller.end()
+        if self.enroller is not None:
+            self.enroller.end()
         self._thread.join(JOIN_SECONDS)
 
     def _run(self) -> None:
-        if self._enroller is not None:
-            self._enroller.run()
+        if self.enroller is not None:
+            self.enroller.run()
 
 
 def _write(path: Path, text: str) -> None:

@@ -50,6 +50,11 @@ class HeldTicks:
         self._ticks = 0
         self._since: float | None = None
 
+    @property
+    def ticks(self) -> int:
+        """Return how many ticks are held."""
+        return self._ticks
+
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Take what a reader took at `tick_ms`."""
         if self._hold_seconds <= 0 or tick.earlier or any(one.events or one.infos for one in tick.contents):

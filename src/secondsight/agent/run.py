@@ -11,12 +11,17 @@ from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.enrol import Enroller, Enrolling, EnrolParts, EnrolSettings
+from secondsight.agent.health.cost import ProcessCosts
+from secondsight.agent.health.gather import Insight
+from secondsight.agent.health.heartbeat import HeartbeatReader
+from secondsight.agent.health.vitals import Vitals
 from secondsight.agent.hold import HeldTicks
 from secondsight.agent.host import boot_id
+from secondsight.agent.lane import Hooks
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.attach import Means, Sampling
 from secondsight.agent.readers import Shared, readers_of
-from secondsight.agent.sample import Hooks, Sampler
+from secondsight.agent.sample import Sampler
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
 from secondsight.agent.split import Splitter
@@ -43,6 +48,7 @@ class _Parts:
     counts: Counts
     offset: ClockOffset
     durations: ReadDurations
+    vitals: Vitals
 
 
 def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transport: Transport | None = None) -> None:
@@ -59,18 +65,38 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     Raises:
         Permanent: Another agent has the spool, or settings are wrong.
     """
+    started_ms = clock.now_ms()
     parts = _parts(config, clock)
     sender = Sender(config.collector, config.host, boot_id(config.root))
     keeping = Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files)))
     writer = TickWriter(sender, keeping, parts.offset, clock, parts.counts)
     held = HeldTicks(writer, clock, config.batch_seconds)
     sampling = _sampling(config, clock, parts, (sender, held), own_transport=transport is None)
-    readers = sampling.gated(_readers(config, clock, parts))
+    heartbeat = HeartbeatReader(load_catalog(config.catalog_files), config.collector, config.host)
+    readers = [*sampling.gated(_readers(config, clock, parts)), heartbeat]
     hooks = Hooks(sampling.stage.deliver, parts.durations.observe, parts.offset.forget)
     sampler = Sampler(readers, hooks, clock, parts.counts, host_id=config.host)
     enrolling = _enrolling(config, clock, parts.counts)
     told = enrolling.told(sampling.told(transport or _transport(config, clock)))
     shipper = _shipper(config, clock, parts, held, told)
+    heartbeat.look_at(
+        Insight(
+            config=config,
+            spools=parts.spools,
+            writer=writer,
+            held=held,
+            counts=parts.counts,
+            offset=parts.offset,
+            sampler=sampler,
+            shipper=shipper,
+            stage=sampling.stage,
+            enroller=enrolling.enroller,
+            vitals=parts.vitals,
+            costs=ProcessCosts(clock),
+            clock=clock,
+            started_ms=started_ms,
+        )
+    )
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
     enrolling.start()
@@ -82,14 +108,14 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     finally:
         stop.set()
         enrolling.end()
-        _end(config, (sampler, sampling, held), shipper, shipping, parts)
+        _end(config, (sampler, sampling, held, heartbeat), shipper, shipping, parts)
 
 
 def _parts(config: AgentConfig, clock: Clock) -> _Parts:
     counts = Counts()
     spools = Spools(config.spool_dir, _bounds(config), clock, counts, collector_id=config.collector)
     definitions = KeptDefinitions(config.spool_dir / "definitions", clock, oldest_needed_ms=spools.oldest_needed_ms)
-    return _Parts(spools, definitions, counts, ClockOffset(), ReadDurations())
+    return _Parts(spools, definitions, counts, ClockOffset(), ReadDurations(), Vitals())
 
 
 def _bounds(config: AgentConfig) -> SpoolBounds:
@@ -107,7 +133,8 @@ def _readers(config: AgentConfig, clock: Clock, parts: _Parts) -> Sequence[Reade
     reader = SelfReader(
         catalog, clock, own, collector_id=config.collector, host_id=config.host, interval_ms=config.interval_ms
     )
-    return [reader, *readers_of(config, Shared(catalog, clock, parts.counts, parts.offset))]
+    shared = Shared(catalog, clock, parts.counts, parts.offset, vitals=parts.vitals)
+    return [reader, *readers_of(config, shared)]
 
 
 def _sampling(
@@ -157,12 +184,12 @@ def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, held: HeldTicks, 
 
 def _end(
     config: AgentConfig,
-    sampled: tuple[Sampler, Sampling, HeldTicks],
+    sampled: tuple[Sampler, Sampling, HeldTicks, HeartbeatReader],
     shipper: Shipper,
     shipping: threading.Thread,
     parts: _Parts,
 ) -> None:
-    sampler, sampling, held = sampled
+    sampler, sampling, held, heartbeat = sampled
     hanging = sampler.stop()
     sampling.end()
     held.flush()
@@ -174,5 +201,6 @@ def _end(
     finally:
         shipper.close()
         shipping.join(ABORT_SECONDS)
+        heartbeat.say_ended()
         parts.spools.close()
     logger.info("agent ended, %d frames left in the spool", parts.spools.records if left else 0)

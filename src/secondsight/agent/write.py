@@ -64,6 +64,12 @@ class TickWriter:
         self._counts = counts
         self._lock = threading.Lock()
         self._failures = 0
+        self._fault = ""
+
+    @property
+    def fault(self) -> str:
+        """Return why the last ticks could not be spooled, "" where they could."""
+        return self._fault
 
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Spool what a reader took at `tick_ms`."""
@@ -89,7 +95,7 @@ class TickWriter:
         except SecondsightError as error:
             self._note_failure(pieces[0].stamp.source, error, ticks)
         else:
-            self._failures = 0
+            self._failures, self._fault = 0, ""
 
     def stamp(self, reader: Reader, at_ms: int, tick: Tick, *, is_earlier: bool = False) -> Stamp:
         """Return the stamp of one instant; spool and sequence are filled in when it is shipped."""
@@ -118,6 +124,7 @@ class TickWriter:
         self._counts.add("ticks_missed", ticks)
         level = logging.WARNING if self._failures % _SAID_EVERY == 0 else logging.DEBUG
         self._failures += 1
+        self._fault = str(error)
         logger.log(level, "%d ticks (%s) are lost, or a part of them: %s", ticks, source, error)
 
 

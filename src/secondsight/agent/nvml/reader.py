@@ -15,6 +15,7 @@ from secondsight.agent.cells import DISCARD_REASONS
 from secondsight.agent.changes import Facts
 from secondsight.agent.columns import ColumnLayout
 from secondsight.agent.counts import Counts
+from secondsight.agent.health.vitals import Facts as Vital
 from secondsight.agent.nvml import channel
 from secondsight.agent.nvml.decode import Decoded
 from secondsight.agent.nvml.devices import described
@@ -23,6 +24,7 @@ from secondsight.agent.nvml.events import DriverEvents
 from secondsight.agent.nvml.roster import Roster
 from secondsight.agent.nvml.rows import LOST, WHOLE_GPU, Columns, GpuRows, Place
 from secondsight.agent.nvml.source import GpuSource, RareReading
+from secondsight.agent.nvml.vitals import driver_facts
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
@@ -88,6 +90,10 @@ class NvmlReader:
         self._derive(columns, records)
         self._ticks += 1
         return Tick(tuple(self._contents(values, columns, tick_ms)), source="nvml")
+
+    def vitals(self) -> Vital:
+        """Return how the driver is."""
+        return driver_facts(self._source)
 
     def close(self) -> None:
         """Tell the driver child to end."""

@@ -80,6 +80,11 @@ class GpuSource:
     _found: bool = False
     _look_at: float = 0.0
 
+    @property
+    def found(self) -> bool:
+        """Tell whether there was a driver to ask when it was last looked for."""
+        return self._found
+
     def is_usable(self) -> bool:
         """Tell whether there is a driver to ask; looks for the library every minute while there is none."""
         if self._found:
