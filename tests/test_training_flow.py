@@ -18,6 +18,7 @@ import pytest
 from agent_fixture import FakeGateway, answer_over_http, error_answer, http_server
 from secondsight.agent.counts import Counts
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
+from secondsight.agent.training.kept import Keeper
 from secondsight.agent.training.read import Place, TrainingReader
 from secondsight.agent.training.receive import Receiver
 from secondsight.catalog.load import load_catalog
@@ -270,11 +271,23 @@ def test_malformed_datagrams_are_counted_and_cost_nothing_else(tmp_path: Path) -
 
 
 def test_a_state_that_is_of_no_use_costs_no_start(tmp_path: Path) -> None:
-    for text in ("{", "[]", '{"version":1,"saved_ms":1,"state":{"j":{}}}', '{"version":2}', "\x00"):
-        (tmp_path / "k.json").write_text(text)
+    for text in ("{", "[]", '{"version":1,"number":1,"saved_ms":1,"state":{"j":{}}}', '{"version":2}', "\x00"):
+        (tmp_path / "k.0.json").write_text(text)
+        (tmp_path / "k.1.json").write_text(text)
         reader = reader_of(tmp_path)
         reader.read(SystemClock().now_ms())
         reader.close()
+
+
+def test_a_state_that_was_torn_is_the_one_before(tmp_path: Path) -> None:
+    keeper = Keeper(tmp_path / "k.json")
+    for number in range(3):
+        keeper.save({"n": number}, 1000 + number)
+    keeper.close()
+    assert Keeper(tmp_path / "k.json").load() == ({"n": 2}, 1002)
+    torn = tmp_path / "k.1.json"
+    torn.write_bytes(torn.read_bytes()[:-5])
+    assert Keeper(tmp_path / "k.json").load() == ({"n": 1}, 1001)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Turn what runs add up to into a small file beside the spool, and back, so that counts go on after a restart.
+"""Turn what runs add up to into small files beside the spool, and back, so that counts go on after a restart.
 
-A file that cannot be read costs the counts a fresh start, which the platform sees as a reset; it never stops the agent.
+Files that cannot be read cost the counts a fresh start, which the platform sees as a reset; they never stop the agent.
 """
 
+import errno
 import json
 import logging
 import os
@@ -39,33 +40,68 @@ def restored(said: Mapping[str, Any]) -> Measured:
     return measured
 
 
-def save(path: Path, state: Mapping[str, Any], now_ms: int) -> None:
-    """Replace the file in one step.
+class Keeper:
+    """Keeps the newest state in two files by turns, so that one is whole whenever the agent is killed.
 
-    Raises:
-        OSError: The disk refuses; the old file stands.
+    They stay open, as making a file anew for every tick would cost more than all else. `close` may be called twice.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps({"version": VERSION, "saved_ms": now_ms, "state": state}, separators=(",", ":")))
-    os.replace(new, path)  # noqa: PTH105 # one step, as its name says
+
+    def __init__(self, path: Path) -> None:
+        self._paths = tuple(path.with_name(f"{path.stem}.{turn}{path.suffix}") for turn in (0, 1))
+        self._files: list[int | None] = [None, None]
+        self._number = 0
+
+    def load(self) -> tuple[Any, int] | None:
+        """Return (state, when it was saved) of the newer file that can be read, or None where there is none."""
+        found = [told for path in self._paths if (told := _read(path)) is not None]
+        if not found:
+            return None
+        number, state, saved_ms = max(found, key=lambda told: told[0])
+        self._number = number
+        return state, saved_ms
+
+    def save(self, state: Mapping[str, Any], now_ms: int) -> None:
+        """Write the older of the two files anew.
+
+        Raises:
+            OSError: The disk refuses; the newer file stands.
+        """
+        self._number += 1
+        turn = self._number % 2
+        said = {"version": VERSION, "number": self._number, "saved_ms": now_ms, "state": state}
+        data = json.dumps(said, separators=(",", ":")).encode()
+        descriptor = self._files[turn]
+        if descriptor is None:
+            self._paths[turn].parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._paths[turn], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._files[turn] = descriptor
+        os.ftruncate(descriptor, 0)
+        written = os.pwrite(descriptor, data, 0)
+        if written != len(data):
+            raise OSError(errno.ENOSPC, "no space left", str(self._paths[turn]))
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._files:
+            if descriptor is not None:
+                os.close(descriptor)
+        self._files = [None, None]
 
 
-def load(path: Path) -> tuple[Any, int] | None:
-    """Return (state, when it was saved), or None where there is none that can be read."""
+def _read(path: Path) -> tuple[int, Any, int] | None:
     try:
-        return _read(path)
+        return _parse(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        logger.warning("%s is of no use, counts of training runs begin anew: %s", path, error)
+        logger.info("%s is not whole, the other one counts: %s", path, error)
         return None
 
 
-def _read(path: Path) -> tuple[Any, int]:
+def _parse(path: Path) -> tuple[int, Any, int]:
     if path.stat().st_size > FILE_BYTES_MAXIMUM:
         raise ValueError("it is too large")
     said = json.loads(path.read_text())
     if said["version"] != VERSION:
         raise ValueError(f"its version is {said['version']}")
-    return said["state"], int(said["saved_ms"])
+    return int(said["number"]), said["state"], int(said["saved_ms"])

@@ -6,7 +6,7 @@ with the steps that are done again, and no progress backwards.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +104,7 @@ class LogRun:
         totals = [[*key, value] for key, value in self._totals.items()]
         return {"measured": kept(self._measured), "totals": totals, "step": self._step}
 
-    def _key(self, name: str, label: str, known: Mapping[Key, object]) -> Key | None:
+    def _key(self, name: str, label: str, known: Collection[Key]) -> Key | None:
         key = known_key(self._catalog, name, label, known)
         return key if key is not None and self._catalog.get(METRICS[name]).kind is self.subject.kind else None
 

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 
 from secondsight.agent.cells import ContentBuilder, Gathered, count_discarded, plain_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.training import kept
 from secondsight.agent.training.config import LogFiles, LogsConfig
 from secondsight.agent.training.extract import extract
+from secondsight.agent.training.kept import Keeper
 from secondsight.agent.training.lines import cleaned
 from secondsight.agent.training.logrun import LogRun, Subject
 from secondsight.agent.training.patterns import load_patterns
@@ -70,7 +70,8 @@ class LogReader:
         self._builder = ContentBuilder(place.host_id, place.rack)
         self._followed: dict[str, _Followed] = {}
         self._runs: dict[str, LogRun] = {}
-        found = kept.load(place.kept_file)
+        self._keeper = Keeper(place.kept_file)
+        found = self._keeper.load()
         state = found[0] if found is not None and isinstance(found[0], dict) else {}
         self._kept_files: dict[str, Any] = dict(state.get("files", {}))
         self._kept_runs: dict[str, Any] = dict(state.get("runs", {}))
@@ -112,6 +113,7 @@ class LogReader:
         for followed in self._followed.values():
             followed.tail.close()
         self._followed.clear()
+        self._keeper.close()
 
     def _read_file(self, followed: _Followed, limit_bytes: int, now: float, tick_ms: int) -> None:
         for raw in followed.tail.lines(limit_bytes):
@@ -184,7 +186,7 @@ class LogReader:
         files = {path: followed.tail.kept() for path, followed in self._followed.items()}
         runs = self._kept_runs | {entity: run.kept() for entity, run in self._runs.items()}
         try:
-            kept.save(self._place.kept_file, {"files": files, "runs": runs}, self._clock.now_ms())
+            self._keeper.save({"files": files, "runs": runs}, self._clock.now_ms())
         except OSError as error:
             self._counts.add("training_state_not_kept")
             logger.warning("%s cannot be written, lines would be read again: %s", self._place.kept_file, error)

@@ -5,7 +5,7 @@ Names here are the short ones of the helper's datagrams; a key is a short name a
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from secondsight.agent.cells import Cell, Gathered, HistogramPoint, part_text
@@ -105,7 +105,7 @@ class Measured:
         return self.durations.setdefault(key, Spread())
 
 
-def known_key(catalog: Catalog, name: str, label: str, known: Iterable[Key]) -> Key | None:
+def known_key(catalog: Catalog, name: str, label: str, known: Collection[Key]) -> Key | None:
     """Return the key of a name and label as it may be kept.
 
     None for an unknown name, a label out of place, or one more part than the metric may have.
@@ -116,15 +116,14 @@ def known_key(catalog: Catalog, name: str, label: str, known: Iterable[Key]) -> 
         label: Label value, "" for none.
         known: Keys that are kept already.
     """
-    if name not in METRICS:
-        return None
+    key = (name, label[:PART_VALUE_CHARACTERS])
+    if key in known or name not in METRICS:
+        return key if key in known else None
     metric = catalog.get(METRICS[name])
     if bool(label) != bool(metric.labels):
         return None
-    key = (name, label[:PART_VALUE_CHARACTERS])
-    kept = set(known)
-    siblings = sum(1 for other, _ in kept if other == name)
-    return key if key in kept or siblings < metric.parts_maximum else None
+    siblings = sum(1 for other, _ in known if other == name)
+    return key if siblings < metric.parts_maximum else None
 
 
 def gather(measured: Measured, entity: str, catalog: Catalog, into: Gathered) -> None:

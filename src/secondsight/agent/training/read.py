@@ -12,9 +12,9 @@ from pathlib import Path
 
 from secondsight.agent.cells import ContentBuilder, Gathered, count_discarded
 from secondsight.agent.counts import Counts
-from secondsight.agent.training import kept
 from secondsight.agent.training.config import TrainingConfig
 from secondsight.agent.training.datagram import parse
+from secondsight.agent.training.kept import Keeper
 from secondsight.agent.training.receive import Datagram, Receiver
 from secondsight.agent.training.runs import Runs
 from secondsight.catalog.load import Catalog
@@ -68,6 +68,7 @@ class TrainingReader:
         self._builder = ContentBuilder(place.host_id, place.rack)
         self._receiver: Receiver | None = None
         self._warned: set[str] = set()
+        self._keeper = Keeper(place.kept_file)
         self._runs = self._restored(catalog, alive)
 
     def read(self, tick_ms: int) -> Tick:
@@ -96,6 +97,7 @@ class TrainingReader:
             self._receiver.close()
             self._receiver = None
             self._save()
+        self._keeper.close()
 
     def _open(self) -> None:
         if self._receiver is not None and not self._receiver.is_served():
@@ -122,7 +124,7 @@ class TrainingReader:
             logger.warning("%s", text)
 
     def _restored(self, catalog: Catalog, alive: Callable[[int], bool]) -> Runs:
-        found = kept.load(self._place.kept_file)
+        found = self._keeper.load()
         since_ms = self._clock.now_ms() if found is None else found[1]
         runs = Runs(
             catalog,
@@ -146,7 +148,7 @@ class TrainingReader:
     def _save(self) -> None:
         self._runs.changed = False
         try:
-            kept.save(self._place.kept_file, self._runs.kept(), self._clock.now_ms())
+            self._keeper.save(self._runs.kept(), self._clock.now_ms())
         except OSError as error:
             self._counts.add("training_state_not_kept")
             self._warn(f"{self._place.kept_file} cannot be written, counts would begin anew after a restart: {error}")

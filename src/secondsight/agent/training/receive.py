@@ -21,8 +21,10 @@ from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
 from secondsight.training import DATAGRAM_BYTES_MAXIMUM
 
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.1
 """How long datagrams may gather before they are taken together."""
+SEQUENCE_KEY, EVENTS_KEY = b'"seq":', b'"e":['
+"""What is before the first is the same in every datagram of a process; one without the second tells no event."""
 _CREDENTIALS = struct.Struct("iII")
 _ANCILLARY_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size)
 
@@ -60,10 +62,12 @@ class Receiver:
         self._thread.start()
 
     def take(self) -> list[Datagram]:
-        """Return what came since the last call, in order."""
+        """Return what came since the last call, in order, without what a later datagram of the sender says too."""
         with self._lock:
             taken, self._pile, self._pile_bytes = self._pile, [], 0
-        return taken
+        newest = {_sender_part(datagram.data): number for number, datagram in enumerate(taken)}
+        kept = set(newest.values())
+        return [one for number, one in enumerate(taken) if number in kept or EVENTS_KEY in one.data]
 
     def is_served(self) -> bool:
         """Tell whether the socket is still there under its name."""
@@ -103,6 +107,10 @@ class Receiver:
             with self._lock:
                 self._pile.append(Datagram(data, self._clock.monotonic_seconds(), pid, uid))
                 self._pile_bytes += len(data) + 200
+
+
+def _sender_part(data: bytes) -> bytes:
+    return data.partition(SEQUENCE_KEY)[0]
 
 
 def _sender(ancillary: "list[tuple[int, int, bytes]]") -> tuple[int, int | None]:
