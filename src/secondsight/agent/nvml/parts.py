@@ -15,8 +15,8 @@ from secondsight.contracts import Tick
 from secondsight.model import EntityKind, Quality
 
 COLLECTOR = "nvml-parts"
-FRESH_SECONDS = 40.0
-"""What is older is not told again: four times what lies between two readings."""
+FRESH_SECONDS, FRESH_TICKS = 40.0, 2
+"""What is older is not told again, in seconds and in ticks of the GPUs; the greater counts."""
 
 _NUMBERED = re.compile(r"(FI \d+)@(\d+)|(nvml\w+)\((\d+)\)").fullmatch
 
@@ -34,8 +34,9 @@ class PartsReader:
         """Take one tick of rows of parts."""
         gathered = Gathered()
         now = self._source.clock.monotonic_seconds()
+        fresh_seconds = max(FRESH_SECONDS, FRESH_TICKS * self._source.host.interval_ms / 1000)
         for uuid, reading in self._source.rare.items():
-            if now - reading.monotonic_seconds <= FRESH_SECONDS:
+            if now - reading.monotonic_seconds <= fresh_seconds:
                 gathered.cells += self._cells(uuid, reading)
         contents = self._builder.build(gathered, self._source.clock.now_ms() - tick_ms)
         return Tick(contents, collector=COLLECTOR, source="nvml")

@@ -43,6 +43,9 @@ RARELY = frozenset(
 )
 """Constants, modes and counts kept in the InfoROM: functions, and fields by their names."""
 
+SAMPLE_AGE_SECONDS, SAMPLE_AGE_TICKS = 5.0, 3
+"""How long a sample of GPM is good to be averaged from; the greater counts."""
+
 GPU_INSTANCE = "gi"
 DRIVER_LIST = "proc/driver/nvidia/gpus"
 
@@ -107,8 +110,14 @@ class Plan:
         """Return what is asked once of each GPU for rows of its parts."""
         return tuple(name for name in self.parts if name not in self.links and name not in self.fans)
 
-    def message(self, settings: NvmlSettings, root: Path) -> bytes:
-        """Return the plan as the child takes it; `root` is the folder that holds proc."""
+    def message(self, settings: NvmlSettings, root: Path, interval_ms: int) -> bytes:
+        """Return the plan as the child takes it.
+
+        Args:
+            settings: Of the reader.
+            root: Folder that holds proc.
+            interval_ms: Cadence of the ticks.
+        """
         main, rare = self.names[: self.main_count], self.names[self.main_count :]
         return json.dumps(
             {
@@ -123,6 +132,7 @@ class Plan:
                 "processes": settings.processes,
                 "events": settings.events,
                 "library": library_file(settings),
+                "age_seconds": max(SAMPLE_AGE_SECONDS, SAMPLE_AGE_TICKS * interval_ms / 1000),
                 "driver_list": str(root / DRIVER_LIST),
             }
         ).encode()

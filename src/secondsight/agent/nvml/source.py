@@ -117,7 +117,7 @@ def gpu_source(
 ) -> GpuSource:
     """Make a source; the child is started with the first reading."""
     driver = Driver(
-        plan.message(settings, host.root),
+        plan.message(settings, host.root, host.interval_ms),
         lambda: child_environment(settings),
         clock,
         random,

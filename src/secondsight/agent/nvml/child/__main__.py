@@ -190,6 +190,7 @@ def _plan(asked: dict[str, Any]) -> Plan:
         instance=tuple(asked["instance"]),
         processes=asked["processes"],
         events=asked["events"],
+        age_seconds=asked["age_seconds"],
         driver_list=asked["driver_list"],
     )
 

@@ -14,9 +14,6 @@ _RETURN_WORD = pynvml.c_nvmlFieldValue_t.nvmlReturn.offset // 4
 METRIC_BYTES = ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
 _METRIC_RETURN_WORD = pynvml.c_nvmlGpmMetric_t.nvmlReturn.offset // 4
 
-SAMPLE_AGE_SECONDS = 5.0
-"""An older sample is not averaged over: what lies between would be taken for one tick."""
-
 Field = tuple[int, int]
 """(field id, scope)."""
 
@@ -71,10 +68,14 @@ class Fields:
 
 
 class Gpm:
-    """GPM metrics of a GPU, or of one of its GPU instances: averages between the samples of two ticks."""
+    """GPM metrics of a GPU, or of one of its GPU instances: averages between the samples of two ticks.
 
-    def __init__(self, handle: Any, instance: int | None, metrics: Sequence[int]) -> None:
+    A sample older than `age_seconds` is not averaged over: what lies between would be taken for one tick.
+    """
+
+    def __init__(self, handle: Any, instance: int | None, age_seconds: float, metrics: Sequence[int]) -> None:
         self._handle = handle
+        self._age_seconds = age_seconds
         self._instance = instance
         self._buffer = bytearray(ctypes.sizeof(pynvml.c_nvmlGpmMetricsGet_t))
         self._request = pynvml.c_nvmlGpmMetricsGet_t.from_buffer(self._buffer)
@@ -100,7 +101,7 @@ class Gpm:
             return self.code
         before, self._taken = self._taken, now_seconds
         self._samples = [new, old]
-        if before is None or now_seconds - before > SAMPLE_AGE_SECONDS:
+        if before is None or now_seconds - before > self._age_seconds:
             self.code = int(pynvml.NVML_ERROR_NO_DATA)
             return self.code
         self._request.sample1, self._request.sample2 = old, new

@@ -32,6 +32,7 @@ class Plan(NamedTuple):
         instance: Each tick, of each GPU instance of a GPU in MIG mode.
         processes: True if processes will be asked for.
         events: True if events are listened to.
+        age_seconds: How long a sample of GPM is good to be averaged from.
         driver_list: Folder with the driver's own list of GPUs, which shows one that came after the start.
     """
 
@@ -42,6 +43,7 @@ class Plan(NamedTuple):
     instance: tuple[str, ...] = ()
     processes: bool = True
     events: bool = True
+    age_seconds: float = 5.0
     driver_list: str = "/proc/driver/nvidia/gpus"
 
 
@@ -91,7 +93,7 @@ class Device:
         """Read the GPU for one tick."""
         started = monotonic_seconds()
         if self.main is None:
-            self.main = Group(self.handle, self._plan.main, (self.handle, None))
+            self.main = Group(self.handle, self._plan.main, (self.handle, None, self._plan.age_seconds))
         self.code = self.main.read(started)
         if not self.code:
             for _, instance in self.instances:
@@ -114,7 +116,7 @@ class Device:
         if now >= self._slow_at:
             self._slow_at = now + SLOW_SECONDS
             if self.slow is None:
-                self.slow = Group(self.handle, self._slow_wanted(), (self.handle, None))
+                self.slow = Group(self.handle, self._slow_wanted(), (self.handle, None, self._plan.age_seconds))
             self.slow.read(now)
             self.slow_read = True
             self._look_for_instances(now)
@@ -157,7 +159,7 @@ class Device:
             group.close()
         handles = {one.facts["gi"]: one.handle for one in reversed(found)}
         self.instances = [
-            (instance, Group(handle, Wanted(self._plan.instance), (self.handle, instance)))
+            (instance, Group(handle, Wanted(self._plan.instance), (self.handle, instance, self._plan.age_seconds)))
             for instance, handle in sorted(handles.items())
         ]
         for _, group in self.instances:

@@ -55,10 +55,10 @@ class Group:
     Args:
         handle: GPU or MIG device.
         wanted: What to ask for.
-        gpm: Whom to take GPM samples of: (handle of the GPU, GPU instance or None).
+        gpm: Whom to take GPM samples of: (handle of the GPU, GPU instance or None, seconds for which a sample is good).
     """
 
-    def __init__(self, handle: Any, wanted: Wanted, gpm: tuple[Any, int | None]) -> None:
+    def __init__(self, handle: Any, wanted: Wanted, gpm: tuple[Any, int | None, float]) -> None:
         self._wanted = wanted
         fields = [(slot, field) for slot, name in enumerate(wanted.names) if (field := field_of(name)) is not None]
         named = [(slot, parsed) for slot, name in enumerate(wanted.names) if (parsed := calls.parse(name)) is not None]
