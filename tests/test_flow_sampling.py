@@ -149,6 +149,9 @@ def _check_rollups(tables: Tables, window_ms: int, before: list[dict[str, Any]])
         " ORDER BY entity, at",
         start=window_ms,
     )
+    marked = "SELECT count() AS rows FROM {} WHERE position(part, 'secondary=') > 0"
+    assert tables.rows(marked.format("gpu_1s"))[0]["rows"] > 0
+    assert [tables.rows(marked.format(name))[0]["rows"] for name in ("gpu_30s", "entities")] == [0, 0]
     for row in before:
         mine = [second for second in seconds if second["entity"] == row["entity"]]
         weights = [min(1000, window_ms + WINDOW_MS - second["at"]) for second in mine]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
 from secondsight.gateway.policy import Tables, told_to
 from secondsight.model import EntityKind
+from secondsight.query.inventory import collecting
 from test_gateway import plans_of
 
 CASES = json.loads((Path(__file__).parent / "cases" / "sampling" / "told.json").read_text())
@@ -179,6 +181,14 @@ def test_a_tenant_may_have_a_budget_of_its_own(metadata: Engine):
     assert (budget_of(metadata, "t1", 20), budget_of(metadata, "t2", 20)) == (5, 20)
     set_budget(metadata, "t1", None)
     assert budget_of(metadata, "t1", 20) == 20
+
+
+def test_a_metric_is_not_expected_where_it_was_off():
+    without = ["", "gpu_power_watts", "gpu_power_watts_x,gpu_sm_active_ratio", "a,gpu_power_watts,b"]
+    expected = pa.table({"without": pa.array(without).dictionary_encode(), "host_id": list("abcd")})
+    assert collecting(expected, "gpu_power_watts")["host_id"].to_pylist() == ["a", "c"]
+    assert collecting(expected.slice(0, 1), "gpu_power_watts").num_rows == 1
+    assert collecting(expected.slice(0, 0), "gpu_power_watts").num_rows == 0
 
 
 def plan_of(run: Running, token: str, query: str = "") -> Any:

@@ -157,9 +157,9 @@ class Plans:
         """
         known = self._in_force.get(interval.key)
         if interval.interval_ms >= COARSE_MS:
-            since_ms = (
-                told.ended_ms if known is not None and told.ended_ms > known.interval.from_ms else interval.from_ms
-            )
+            began_ms, ended_ms = told.ended
+            of_session = known is not None and began_ms <= known.interval.from_ms < ended_ms
+            since_ms = ended_ms if of_session else interval.from_ms
             return replace(interval, from_ms=-(-since_ms // COARSE_MS) * COARSE_MS)
         if known is not None and known.interval.interval_ms >= COARSE_MS:
             return replace(interval, from_ms=interval.from_ms // COARSE_MS * COARSE_MS)

@@ -14,7 +14,7 @@ import orjson
 from sqlalchemy import Engine
 
 from secondsight.access.debug import DebugSession, sessions_since
-from secondsight.access.sampling import FULL_MS, MetricStage, Rule, live_rules, metric_stages
+from secondsight.access.sampling import COARSE_MS, FULL_MS, MetricStage, Rule, live_rules, metric_stages
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.model import EntityKind
@@ -53,7 +53,7 @@ class Told:
     Attributes:
         sessions: As they stand in a plan's body.
         whole_until_ms: Kind -> when the sessions that want every second of it end, 0 where none does.
-        ended_ms: When the last such session ended that is over, 0 where none did lately.
+        ended: Start, of its window, and end of the last such session that is over; zeros where none ended lately.
         until_ms: When this is no longer what it is told.
     """
 
@@ -61,7 +61,7 @@ class Told:
     sessions: tuple[Mapping[str, Any], ...] = ()
     jobs: tuple[str, ...] = ()
     whole_until_ms: Mapping[EntityKind, int] = field(default_factory=dict)
-    ended_ms: int = 0
+    ended: tuple[int, int] = (0, 0)
     until_ms: int = FOREVER_MS
     etag: str = ""
 
@@ -143,9 +143,10 @@ def told_to(tables: Tables, home: Home, names: Mapping[EntityKind, Sequence[str]
     sessions += [item for rule in mine if rule.gpu_id for item in _always(rule)]
     jobs = tuple(sorted({rule.job_id for rule in mine if rule.job_id}))
     whole = {kind: max((one.until_ms for one in active if _is_whole(one, host_id)), default=0) for kind in EntityKind}
-    ended = max((_end_ms(one) for one in theirs if not one.is_active(now_ms) and _is_whole(one, host_id)), default=0)
+    over = [one for one in theirs if not one.is_active(now_ms) and _is_whole(one, host_id)]
+    ended = max(((_end_ms(one), one.start_ms // COARSE_MS * COARSE_MS) for one in over), default=(0, 0))
     until_ms = min((one.until_ms for one in active), default=FOREVER_MS)
-    return Told(kinds, tuple(sessions), jobs, whole, ended, until_ms)
+    return Told(kinds, tuple(sessions), jobs, whole, (ended[1], ended[0]), until_ms)
 
 
 def _is_about(rule: Rule, home: Home) -> bool:

@@ -58,6 +58,7 @@ class Sampling:
                 write,
                 means.counts,
                 random.SystemRandom().random,
+                correction,
             )
             self._follower = Follower(follow, means.clock)
         self._thread = threading.Thread(target=self._run, name="plan", daemon=True)

@@ -62,6 +62,7 @@ class FollowParts:
         path: Of the plan, with its query.
         file: Where the plan is kept.
         random: Gives numbers in [0, 1).
+        correction_ms: Returns what the host's clock is corrected by now; times of plans are right ones.
     """
 
     asking: Asking
@@ -72,6 +73,7 @@ class FollowParts:
     write: Write
     counts: Counts
     random: Callable[[], float]
+    correction_ms: Callable[[], int] = lambda: 0
 
 
 class Follower:
@@ -180,7 +182,7 @@ class Follower:
 
     def _fetch_back(self, plan: Plan) -> None:
         """Ship what the ring has of the time that sessions reach back over, each stretch once."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms() + self._parts.correction_ms()
         due = [
             one for one in plan.sessions if one.from_ms < now_ms < one.until_ms and one.session_id not in self._fetched
         ]
@@ -199,8 +201,9 @@ class Follower:
 
     def _ship(self, session: Session, to_ms: int) -> int:
         from_ms = session.from_ms // WINDOW_MS * WINDOW_MS
+        shift_ms = self._parts.correction_ms()
         ticks = 0
-        for frame in self._parts.ring.read(from_ms, to_ms):
+        for frame in self._parts.ring.read(from_ms - shift_ms, to_ms - shift_ms):
             header = frame.header
             if session.kinds is not None and header.kind not in session.kinds:
                 continue

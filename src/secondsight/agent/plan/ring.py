@@ -142,7 +142,9 @@ class Ring:
             kind, length, crc, tick_ms = _RECORD.unpack_from(buffer, position)
             payload = buffer[position + _RECORD.size : position + _RECORD.size + length]
             position += _RECORD.size + length
-            if len(payload) != length or google_crc32c.value(payload) != crc:
+            if len(payload) != length:
+                return
+            if google_crc32c.value(payload) != crc:
                 self._counts.add("ring_damaged")
                 return
             try:
