@@ -50,3 +50,13 @@ class FaultyDisk(Disk):
         if self.fail_truncate:
             raise OSError(errno.EIO, "cannot truncate")
         super().truncate(fd, size_bytes)
+
+
+class UnsyncedDisk(Disk):
+    """Leaves syncing to the kernel: for tests in which no machine dies."""
+
+    def sync(self, _fd):
+        pass
+
+    def sync_folder(self, _folder):
+        pass

@@ -15,8 +15,8 @@ from secondsight.agent.spool.records import SpoolRecord
 from secondsight.clock import Clock
 
 LEAD_SECONDS = 600.0
-ORDER_MS = 5000
-"""Classes may be apart by so much without being out of order; half of what a receiver waits for."""
+ORDER_MS = 8000
+"""Classes may be apart by so much without being out of order; a receiver waits for 10 s."""
 FRESH_SECONDS = 10.0
 STALE_SECONDS = 30.0
 """A live lane that is behind by so much begins anew with what is fresh."""
@@ -53,6 +53,16 @@ class Load:
     def size_bytes(self) -> int:
         """Return the bytes of the frames."""
         return sum(len(record.payload) for record in self.records)
+
+    @property
+    def first_ms(self) -> int:
+        """Return when the first of them was appended."""
+        return self.records[0].append_time_ms
+
+    @property
+    def last_ms(self) -> int:
+        """Return when the last of them was appended."""
+        return self.records[-1].append_time_ms
 
     @property
     def span(self) -> tuple[int, int]:
@@ -117,12 +127,13 @@ class Lanes:
     def _in_company(self, members: Sequence[ClassSpool], max_bytes: int) -> Turn:
         loads = self._fill(members, max_bytes, {})
         taken = sum(len(load.records) for load in loads)
-        if taken < self._spools.records:
+        if taken < sum(member.spool.records for member in members):
             return Turn(self._marked(loads))
+        loads = _sliced(loads)
         size_bytes = sum(load.size_bytes for load in loads)
         if taken >= self._config.batch_records or size_bytes >= max_bytes // 2:
             return Turn(loads)
-        oldest_ms = min((load.records[0].append_time_ms for load in loads), default=None)
+        oldest_ms = min((load.first_ms for load in loads), default=None)
         age_seconds = 0.0 if oldest_ms is None else (self._clock.now_ms() - oldest_ms) / 1000
         wait_seconds = 0.0 if age_seconds < 0 else max(self._config.batch_seconds - age_seconds, 0.0)
         return Turn(loads, wait_seconds)
@@ -144,10 +155,13 @@ class Lanes:
         return tuple(Load(load.member, load.records, is_live=True) for load in loads)
 
     def _oldest(self, members: Sequence[ClassSpool], max_bytes: int) -> tuple[Load, ...]:
-        times = {member.spool.spool_id: self._spools.oldest_ms(member) or 0 for member in members}
-        for place, member in enumerate(members):
-            later = [times[one.spool.spool_id] for one in members[place + 1 :]]
-            if member.is_earlier or times[member.spool.spool_id] <= min(later, default=1 << 62) + LEAD_SECONDS * 1000:
+        """Return the next records of the class whose turn it is; a class without a backlog has the live lane."""
+        bound = self._clock.now_ms() - self._config.backlog_seconds * 1000
+        times = [(member, self._spools.oldest_ms(member) or 0) for member in members]
+        behind = [(member, oldest_ms) for member, oldest_ms in times if oldest_ms < bound]
+        for place, (member, oldest_ms) in enumerate(behind):
+            later = min((other for _, other in behind[place + 1 :]), default=1 << 62)
+            if member.is_earlier or oldest_ms <= later + LEAD_SECONDS * 1000:
                 return self._marked(self._fill([member], max_bytes, {}))
         return ()
 
@@ -166,19 +180,31 @@ class Lanes:
         return tuple(loads)
 
     def _marked(self, loads: tuple[Load, ...]) -> tuple[Load, ...]:
-        """Mark what overtakes records that stay behind."""
-        left = [
-            time
-            for member in self._spools.members
-            for time in (self._left_behind_ms(member, loads),)
-            if time is not None
-        ]
-        bound = min(left, default=1 << 62) + ORDER_MS
-        return tuple(Load(load.member, load.records, load.records[-1].append_time_ms > bound) for load in loads)
+        """Mark what overtakes records that stay behind, or that follow in the same body."""
+        times = [self._left_behind_ms(member, loads) for member in self._spools.members]
+        left = min((time for time in times if time is not None), default=1 << 62)
+        marked = []
+        for place, load in enumerate(loads):
+            bound = min([left, *(later.first_ms for later in loads[place + 1 :])]) + ORDER_MS
+            marked.append(Load(load.member, load.records, load.last_ms > bound))
+        return tuple(marked)
 
     def _left_behind_ms(self, member: ClassSpool, loads: tuple[Load, ...]) -> int | None:
         """Return a time before which no record of a spool stays behind; None when none does."""
         taken = next((load for load in loads if load.member is member), None)
         if taken is None:
             return self._spools.oldest_ms(member)
-        return taken.records[-1].append_time_ms if len(taken.records) < member.spool.records else None
+        return taken.last_ms if len(taken.records) < member.spool.records else None
+
+
+def _sliced(loads: tuple[Load, ...]) -> tuple[Load, ...]:
+    """Return loads so that each class has its turn every `ORDER_MS`: sent in this order, nothing overtakes anything."""
+    if not loads or max(load.last_ms for load in loads) - min(load.first_ms for load in loads) < ORDER_MS:
+        return loads
+    slices: dict[tuple[int, int], list[SpoolRecord]] = {}
+    for place, load in enumerate(loads):
+        for record in load.records:
+            slices.setdefault((record.append_time_ms // ORDER_MS, place), []).append(record)
+    return tuple(
+        Load(loads[place].member, tuple(records), is_live=False) for (_, place), records in sorted(slices.items())
+    )
