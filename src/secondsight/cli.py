@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from secondsight.administer.debug import add_debug
 from secondsight.administer.plans import add_plans, add_stages
+from secondsight.administer.status import add_status
 from secondsight.administer.tokens import add_tokens
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
@@ -67,19 +68,19 @@ def _complain(text: str) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose help keeps the example's line breaks."""
+    """A parser that says in one line what is wrong."""
+
+    wrong_use = 2
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and exit with 2."""
-        self.exit(2, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
+        """Say what is wrong and exit."""
+        self.exit(self.wrong_use, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
 
 
 class _HookParser(_Parser):
     """A parser of commands that stand in a job's prolog: wrong use is said, and fails nothing."""
 
-    def error(self, message: str) -> NoReturn:
-        """Say what is wrong in one line and exit with 0."""
-        self.exit(0, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")
+    wrong_use = 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -129,12 +130,14 @@ def _add_part(
 def _add_agent(commands: "argparse._SubParsersAction[_Parser]") -> None:
     agent = _add_part(commands, "agent", "collect from this host", _agent)
     actions: argparse._SubParsersAction[Any] = agent.add_subparsers(
-        title="actions", metavar="ACTION", required=False, parser_class=_HookParser
+        title="actions", metavar="ACTION", required=False, parser_class=_Parser
     )
     example = "secondsight agent enroll --config agent.toml"
     enrol = _command(actions, "enroll", "get a token of this agent's own, for a join token", _agent_enroll, example)
     enrol.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help="the agent's TOML file")
+    add_status(actions, _command)
     jobs = actions.add_parser("job", help="say that a job starts or ends", description="For Slurm's prolog and epilog.")
+    jobs.wrong_use = _HookParser.wrong_use
     words: argparse._SubParsersAction[Any] = jobs.add_subparsers(
         title="words", metavar="WORD", required=True, parser_class=_HookParser
     )

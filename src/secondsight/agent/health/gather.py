@@ -72,6 +72,7 @@ def state_of(insight: Insight) -> State:
         "bootId": boot_id(config.root),
         "pid": os.getpid(),
         "startTicks": start_ticks(os.getpid()),
+        "pidNamespace": pid_namespace(),
         "startedMs": insight.started_ms,
         "version": VERSION,
         "python": platform.python_version(),
@@ -98,6 +99,14 @@ def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
         return int(fields[19])
     except (OSError, ValueError, IndexError):
         return None
+
+
+def pid_namespace(proc: Path = Path("/proc")) -> str:
+    """Return what tells this namespace of process numbers from others, "" where nothing does."""
+    try:
+        return str((proc / "self/ns/pid").readlink())
+    except OSError:
+        return ""
 
 
 def class_of(priority: Priority) -> str:

@@ -46,6 +46,7 @@ class HeartbeatReader:
         """Take the parts of the agent, which are put together after its readers."""
         self._insight = insight
         self._file = StateFile(insight.config.spool_dir)
+        self._write(state_of(insight))
 
     def read(self, tick_ms: int) -> Tick:
         """Write the status file, and give the rows when they are due."""

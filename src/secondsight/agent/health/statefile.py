@@ -75,7 +75,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
     Raises:
         OSError: The file is there and cannot be read.
-        Rejected: `bad_state`, it holds nothing that can be understood.
+        Rejected: `bad_state`, it holds nothing that can be understood; `no_permission`.
     """
     path = folder / FILE
     for _ in range(READ_ATTEMPTS):
@@ -83,6 +83,10 @@ def read_state(folder: Path) -> dict[str, Any] | None:
             raw = path.read_bytes()
         except FileNotFoundError:
             return None
+        except PermissionError as error:
+            raise Rejected(
+                "no_permission", f"{path} may not be read", "run this as root or as the agent's user"
+            ) from error
         newest = _newest(raw)
         if newest is not None:
             return newest[1]
