@@ -105,8 +105,8 @@ def _why_silent(state: State, instant: Instant, age_seconds: float) -> str:
         return ""
     if instant.is_running(state):
         return (
-            f"process {state['pid']} is there but has said nothing for {width(age_seconds)}: it hangs or is stopped, or "
-            f"{state['spool']['folder']} cannot be written"
+            f"process {state['pid']} is there but has said nothing for {width(age_seconds)}: it hangs or is stopped, "
+            f"or {state['spool']['folder']} cannot be written"
         )
     since = clock_time(int(state["writtenMs"]))
     return f"not running since {since}: nothing was heard of it for {width(age_seconds)}"
