@@ -14,10 +14,10 @@ from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.processes import ProcessesConfig
-from secondsight.agent.scrape import Target
-from secondsight.agent.simulate.reader import SimulatedGpus
+from secondsight.agent.simulate.asked import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
 from secondsight.agent.storage import StorageProbeConfig
+from secondsight.agent.target import Target
 from secondsight.agent.training.config import LogsConfig, TrainingConfig
 from secondsight.errors import Rejected
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from secondsight.agent import partitions
 from secondsight.agent.cells import Attributes, part_text, plain_text
-from secondsight.agent.exposition import Labels
 from secondsight.catalog.metric import Metric, Source
 from secondsight.model import EntityKind
 
 if TYPE_CHECKING:
+    from secondsight.agent.exposition import Labels
     from secondsight.agent.known_gpus import KnownGpus
 
 GPU_INDEX_LABELS = ("gpu", "index", "gpu_index", "gpuindex", "gpu_id")
@@ -86,7 +86,7 @@ class Workload(NamedTuple):
         return bool(self.pod or self.job)
 
 
-def lowered(labels: Labels) -> dict[str, str]:
+def lowered(labels: "Labels") -> dict[str, str]:
     """Return labels by lower-case name, without those of empty value, which are as good as absent.
 
     An empty `exported_*` stays: it says that a relabelling has moved the label that names the workload, and found none.

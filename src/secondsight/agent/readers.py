@@ -20,8 +20,6 @@ from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.place import Place
-from secondsight.agent.scrape import ScrapePlace, ScrapeReader
-from secondsight.agent.simulate.reader import SimulateReader
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader
@@ -52,6 +50,8 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         fabric_place = FabricPlace(config.host, config.rack, config.root, config.interval_ms)
         yield FabricReader(config.fabric, fabric_place, catalog, clock, counts)
     if config.simulate is not None:
+        from secondsight.agent.simulate.reader import SimulateReader
+
         yield SimulateReader(config.simulate, catalog, config.host)
     known = KnownGpus(config.host)
     heard = HeardXids()
@@ -63,12 +63,20 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
         if hasattr(reader, "vitals"):
             shared.vitals.register(reader.name, reader.vitals)
         yield WithoutEchoes(reader, heard, counts)
-    place = ScrapePlace(config.host, config.rack, known, lambda target: _labelled(config, shared, target))
-    for target in config.scrape:
-        reader = ScrapeReader(target, catalog, clock, counts, place)
+    for reader in _exporters(config, shared, known):
         yield WithoutEchoes(reader, heard, counts)
     yield from _allocators(config, shared, known)
     yield from _workloads(config, shared)
+
+
+def _exporters(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
+    """Make the readers of exporters and engines, importing what reads them where there are any."""
+    if config.scrape:
+        from secondsight.agent.scrape import ScrapePlace, ScrapeReader
+
+        place = ScrapePlace(config.host, config.rack, known, lambda target: _labelled(config, shared, target))
+        for target in config.scrape:
+            yield ScrapeReader(target, shared.catalog, shared.clock, shared.counts, place)
 
 
 def _driver(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:

@@ -4,11 +4,9 @@ The shipped files hold one entity kind each. Files of an operator add metrics of
 or with `kind=` in each line; they cannot redefine a shipped metric.
 """
 
-import re
 import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,8 @@ from secondsight.catalog.metric import Metric
 from secondsight.model import EntityKind
 
 __all__ = ["Binding", "Catalog", "load_catalog", "parse"]
+
+_FOLDER = Path(__file__).parent
 
 
 def load_catalog(extra: Sequence[Path] = ()) -> Catalog:
@@ -51,14 +51,14 @@ def parse(text: str, file_name: str) -> list[Metric]:
     except tomllib.TOMLDecodeError as error:
         raise refused(file_name, f"no TOML: {error}", "one line is one metric: name = { unit=..., ... }") from None
     kind = file_name.removesuffix(".toml")
-    return [_line(name, line, kind, _where(text, file_name, name)) for name, line in document.items()]
+    numbers = _line_numbers(text)
+    return [_line(name, line, kind, f"{file_name}:{numbers.get(name, 0)}: {name}") for name, line in document.items()]
 
 
 @cache
 def _shipped() -> Catalog:
-    folder = resources.files("secondsight.catalog")
     files = [f"{kind}.toml" for kind in EntityKind]
-    texts = [(name, folder.joinpath(name).read_text(encoding="utf-8")) for name in files]
+    texts = [(name, (_FOLDER / name).read_text(encoding="utf-8")) for name in files]
     return build([metric for name, text in texts for metric in parse(text, name)])
 
 
@@ -68,7 +68,10 @@ def _line(name: str, line: Any, kind: str, where: str) -> Metric:
     return metric_of(name, line, kind, where)
 
 
-def _where(text: str, file_name: str, name: str) -> str:
-    start = re.search(rf'^\s*"?{re.escape(name)}"?\s*=', text, re.MULTILINE)
-    number = text.count("\n", 0, start.end()) + 1 if start else 0
-    return f"{file_name}:{number}: {name}"
+def _line_numbers(text: str) -> dict[str, int]:
+    """Return key -> number of the first line that begins with it."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        key = line.partition("=")[0].strip().strip('"')
+        found.setdefault(key, number)
+    return found

@@ -38,7 +38,7 @@ def merge(frames: Sequence[Frame]) -> tuple[Stamp, Content]:
     if len({merge_key(frame.header) for frame in frames}) != 1:
         raise ValueError("frames to merge must be of one collector, schema and entity table")
     headers = [frame.header for frame in frames]
-    times = np.unique(np.concatenate([header.tick_times_ms for header in headers]))
+    times = np.array(sorted({time for header in headers for time in header.tick_times_ms.tolist()}), np.int64)
     stamp = replace(
         stamp_of(headers[-1]),
         first_sequence=min(header.first_sequence for header in headers),

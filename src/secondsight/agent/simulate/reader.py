@@ -1,40 +1,17 @@
 """Turn an agent's ticks into samples of simulated GPUs in its own host, for trying things where there are none."""
 
-from dataclasses import dataclass
-
+from secondsight.agent.simulate.asked import SimulatedGpus
 from secondsight.agent.simulate.cluster import ClusterSpec, SimulatedCluster
 from secondsight.agent.simulate.config import BOARD_NAMES
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import incident_named
 from secondsight.catalog.index import Catalog
 from secondsight.contracts import Tick
-from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 
 CATCH_UP_SECONDS = 3600
 REAL_KINDS = (EntityKind.NODE, EntityKind.PLATFORM)
 """Kinds that the agent reads from the machine itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedGpus:
-    """What an agent shall simulate beside what it reads."""
-
-    gpus: int = 8
-    board: str = "H100"
-    seed: int = 1
-    incidents: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse boards and incidents that do not exist.
-
-        Raises:
-            Rejected: `bad_config`, `unknown_incident`.
-        """
-        if self.board not in BOARD_NAMES:
-            raise Rejected("bad_config", f"simulate: no board {self.board!r}", f"one of: {', '.join(BOARD_NAMES)}")
-        for name in self.incidents:
-            incident_named(name)
 
 
 class SimulateReader:
