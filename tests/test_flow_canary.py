@@ -60,7 +60,7 @@ def test_a_metric_goes_off_and_comes_back_on_its_canary(tmp_path: Path):
             wait_for(lambda: newest_has(run, METRIC) is True)
             set_stage(run.stores.metadata, MetricStage("t1", METRIC, Stage.CANARY, hosts=("host-2",)), 0)
             wait_for(lambda: newest_has(run, METRIC) is False)
-            assert newest_has(run, "node_load5") is True
+            assert newest_has(run, "node_memory_available_bytes") is True
             set_stage(run.stores.metadata, MetricStage("t1", METRIC, Stage.CANARY, hosts=("host-1",)), 0)
             wait_for(lambda: newest_has(run, METRIC) is True)
         finally:
