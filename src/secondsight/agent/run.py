@@ -11,6 +11,7 @@ from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.enrol import Enroller, Enrolling, EnrolParts, EnrolSettings
+from secondsight.agent.footprint import settle
 from secondsight.agent.health.cost import ProcessCosts
 from secondsight.agent.health.gather import Insight
 from secondsight.agent.health.heartbeat import HeartbeatReader
@@ -99,6 +100,7 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     )
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
+    settle()
     enrolling.start()
     sampling.start()
     sampler.start()
