@@ -48,9 +48,13 @@ class Received:
         changes = [np.count_nonzero(np.diff(series)) / max(len(series) - 1, 1) for series in self.gpu_series.values()]
         return sum(change > 0.5 for change in changes) / max(len(changes), 1)
 
-    def increase(self, metric: str) -> float:
-        """Return by how much a counter of the agent grew, over all its parts."""
-        return sum(series[-1] - series[0] for (name, _), series in self.counters.items() if name == metric)
+    def increase(self, metric: str, part: str | None = None) -> float:
+        """Return by how much a counter of the agent grew, in one part of it or in all."""
+        return sum(
+            series[-1] - series[0]
+            for (name, its_part), series in self.counters.items()
+            if name == metric and part in (None, its_part)
+        )
 
 
 def received(data: Path, begin_ms: int, end_ms: int) -> Received:
