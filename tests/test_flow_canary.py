@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_a_metric_goes_off_and_comes_back_on_its_canary(tmp_path: Path):
     with serving(tmp_path / "gateway", SystemClock()) as run:
-        (tmp_path / "token").write_text(run.token("host-1,host-1/*"))
+        (tmp_path / "token").write_text(run.token("host-1"))
         config = AgentConfig(
             gateway=f"http://127.0.0.1:{run.port}",
             token_file=tmp_path / "token",

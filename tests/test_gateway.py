@@ -432,11 +432,11 @@ def claim(collector_id: str, host_id: str, entities_host_id: str) -> bytes:
 @pytest.mark.parametrize(
     ("pattern", "collector_id", "host_id", "entities_host_id", "allowed"),
     [
-        ("host-1,host-1/*", "host-1", "host-1", "host-1", True),
-        ("host-1,host-1/*", "host-1/dcgm", "host-1", "host-1", True),
-        ("host-1,host-1/*", "host-1", "host-2", "host-2", False),
-        ("host-1,host-1/*", "host-1/dcgm", "host-2", "host-1", False),
-        ("host-1,host-1/*", "host-1", "host-1", "host-2", False),
+        ("host-1", "host-1", "host-1", "host-1", True),
+        ("host-1", "host-1/dcgm", "host-1", "host-1", True),
+        ("host-1", "host-1", "host-2", "host-2", False),
+        ("host-1", "host-1/dcgm", "host-2", "host-1", False),
+        ("host-1", "host-1", "host-1", "host-2", False),
         ("host-1/dcgm", "host-1/dcgm", "host-1", "host-1", True),
         ("host-*", "host-1", "host-2", "host-3", True),
         ("host-*", "host-1", "host-1", "other", False),

@@ -145,7 +145,7 @@ def renew(metadata: Engine, identity: Identity, applicant: Applicant, terms: Ter
         Rejected(collector_not_allowed): The token is not that of an enrolled agent, or of another one.
         Rejected(collector_taken, collector_revoked): As `enrol_by_join_token`.
     """
-    bound = identity.host_id and identity.collector_pattern == _pattern(applicant.collector_id)
+    bound = identity.host_id and identity.collector_pattern == applicant.collector_id
     if not bound or identity.host_id != applicant.host_id:
         message = f"the token {identity.name!r} is not that of the enrolled collector {applicant.collector_id!r}"
         raise Rejected("collector_not_allowed", message, "enrol with a join token")
@@ -174,7 +174,7 @@ def revoke(metadata: Engine, tenant_id: str, token_id: str, now_ms: int) -> str:
         revoke_token(metadata, token_id, now_ms)
         return f"{token['role']} token"
     _revoke_agent(metadata, token, now_ms)
-    return f"agent {token['collector_pattern'].partition(',')[0]}"
+    return f"agent {token['collector_pattern']}"
 
 
 def readmit(metadata: Engine, tenant_id: str, collector_id: str) -> bool:
@@ -203,15 +203,10 @@ def _spec(tenant_id: str, cluster_id: str, region: str, applicant: Applicant, ex
         f"agent {applicant.collector_id}",
         cluster_id,
         region,
-        _pattern(applicant.collector_id),
+        applicant.collector_id,
         expires_ms=expires_ms,
         host_id=applicant.host_id,
     )
-
-
-def _pattern(collector_id: str) -> str:
-    """Return the pattern of one collector: itself, and the sources that it names after itself."""
-    return f"{collector_id},{collector_id}/*"
 
 
 def _enrol(
@@ -281,7 +276,7 @@ def _enrolment(
 
 
 def _revoke_agent(metadata: Engine, token: RowMapping, now_ms: int) -> None:
-    collector_id = token["collector_pattern"].partition(",")[0]
+    collector_id = token["collector_pattern"]
     same = ("tenant_id", "cluster_id", "collector_pattern", "host_id")
     siblings = and_(*(TOKENS.c[name] == token[name] for name in same), TOKENS.c.revoked_ms.is_(None))
     mine = and_(

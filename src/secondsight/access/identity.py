@@ -39,10 +39,15 @@ class Identity:
     host_id: str = ""
 
     def allows_collector(self, collector_id: str) -> bool:
-        """Tell whether this identity may write as `collector_id`."""
+        """Tell whether this identity may write as `collector_id`.
+
+        Who may write as an agent may write as each of its sources, which it names `AGENT/SOURCE`.
+        """
         if self.role is not Role.COLLECTOR or not collector_id:
             return False
-        return _matcher(self.collector_pattern).fullmatch(collector_id) is not None
+        matches = _matcher(self.collector_pattern).fullmatch
+        agent_id = collector_id.partition("/")[0]
+        return matches(collector_id) is not None or (agent_id != "" and matches(agent_id) is not None)
 
     def allows_host(self, collector_id: str, host_id: str) -> bool:
         """Tell whether this identity may write of a host as `collector_id`, which it may write as.
