@@ -17,10 +17,11 @@ from secondsight.process.cells import Window
 from secondsight.process.close import samples_of, sorted_rows
 from secondsight.process.columns import layout_of, plan_schema
 from secondsight.process.decode import Subjects, decode_rows
-from secondsight.process.enrich import Allocations, Stamps
 from secondsight.process.kinds import KindState
+from secondsight.process.owners import Owners
 from secondsight.process.secondary import fold, told_of
 from secondsight.process.series import Interner
+from secondsight.process.stamps import Stamps
 from secondsight.process.window import Rollup, roll_up
 from secondsight.wire.content import Content
 from secondsight.wire.frame import Stamp, decode, encode
@@ -78,7 +79,7 @@ def rolled_up(shipped: Sequence[Shipped]) -> dict[str, dict[str, Any]]:
     secondary = state.secondary.split(window.series[rows])
     told = told_of(window, rows[secondary], state.secondary) if secondary is not None else {}
     plain = rows if secondary is None else rows[~secondary]
-    samples = samples_of(state, window, plain, Stamps(Allocations(), state.series))
+    samples = samples_of(state, window, plain, Stamps(Owners(), state.kind, state.series))
     series = np.unique(samples.series)
     from dataclasses import replace
 

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from secondsight.process.carry import followed
 from secondsight.process.cells import RANK, VALUE_RANK, WINDOW_MS, Window
-from secondsight.process.enrich import Stamps
 from secondsight.process.kinds import KindState
 from secondsight.process.pieces import Rows
 from secondsight.process.raw import selection_of, source_rank
 from secondsight.process.series import I32
+from secondsight.process.stamps import Stamps
 from secondsight.process.window import Cells, Priors, Rollup, Samples
 
 MAX_ROWS = 120_000

@@ -6,16 +6,11 @@ GPU hold for its parts, and facts of a MIG slice for what it is cut into, while 
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-import numpy as np
-from numpy.typing import NDArray
+from secondsight.process.series import Interner
 
-from secondsight.process.series import CLUSTER, ENTITY, I32, PART, TENANT, Interner, SeriesTable
-
-I64 = NDArray[np.int64]
 FOREVER_MS = 1 << 62
 Attribution = tuple[str, str, str, str]
 NOBODY: Attribution = ("", "", "", "")
@@ -65,15 +60,21 @@ class Allocations:
 
         Facts of equal version that differ are settled by their content, whatever came first.
         """
-        facts = self._facts.setdefault(fact.subject, {})
-        key = (fact.start_ms, fact.attribution[0])
-        old = facts.get(key)
-        if old is not None and _order(fact) <= _order(old):
+        if not self.is_news(fact):
             return None
         before = self.spans(fact.subject)
-        facts[key] = fact
+        self._facts.setdefault(fact.subject, {})[fact.start_ms, fact.attribution[0]] = fact
         self._spans.pop(fact.subject, None)
-        return _difference(before, self.spans(fact.subject))
+        return difference(before, self.spans(fact.subject))
+
+    def known(self, fact: Fact) -> Fact | None:
+        """Return what is known of the same allocation."""
+        return self._facts.get(fact.subject, {}).get((fact.start_ms, fact.attribution[0]))
+
+    def is_news(self, fact: Fact) -> bool:
+        """Tell whether a fact says more than what is known of the same allocation."""
+        known = self.known(fact)
+        return known is None or _order(fact) > _order(known)
 
     def spans(self, subject: Subject) -> list[Span]:
         """Return the whole of time in spans of one attribution each, in order."""
@@ -115,49 +116,6 @@ class Allocations:
         return spans[bisect_right(spans, time_ms, key=lambda span: span.start_ms) - 1]
 
 
-class Stamps:
-    """Attribution of the rows of one kind: remembers the span that each series was last found in."""
-
-    def __init__(self, allocations: Allocations, table: SeriesTable) -> None:
-        self._allocations = allocations
-        self._table = table
-        self._start_ms = np.zeros(0, np.int64)
-        self._end_ms = np.zeros(0, np.int64)
-        self._code = np.zeros(0, np.int32)
-        self._version = np.zeros(0, np.int64)
-
-    def of(self, series: I32, time_ms: I64) -> tuple[I32, I64]:
-        """Return (attribution code, allocation version) of rows."""
-        self._reserve(len(self._table))
-        unknown = (time_ms < self._start_ms[series]) | (time_ms >= self._end_ms[series])
-        code, version = self._code[series], self._version[series]
-        for row in np.flatnonzero(unknown).tolist():
-            number, instant = int(series[row]), int(time_ms[row])
-            if not self._start_ms[number] <= instant < self._end_ms[number]:
-                self._find(number, instant)
-            code[row], version[row] = self._code[number], self._version[number]
-        return code, version
-
-    def forget(self, series: Sequence[int]) -> None:
-        """Look up these series again when they are next asked for."""
-        self._reserve(len(self._table))
-        self._end_ms[list(series)] = 0
-
-    def _find(self, series: int, time_ms: int) -> None:
-        names = self._table.names_of(series)
-        span = self._allocations.at((names[TENANT], names[CLUSTER], names[ENTITY], names[PART]), time_ms)
-        self._start_ms[series], self._end_ms[series] = span.start_ms, span.end_ms
-        self._code[series] = self._allocations.attributions.code(span.attribution)
-        self._version[series] = span.version
-
-    def _reserve(self, size: int) -> None:
-        if size > self._end_ms.size:
-            more = max(size, 2 * self._end_ms.size) - self._end_ms.size
-            for name in ("_start_ms", "_end_ms", "_code", "_version"):
-                old = getattr(self, name)
-                setattr(self, name, np.concatenate([old, np.zeros(more, old.dtype)]))
-
-
 def _order(fact: Fact) -> tuple[int, int, Attribution]:
     return fact.version, fact.stop_ms, fact.attribution
 
@@ -185,7 +143,7 @@ def _span(facts: list[Fact], start_ms: int, end_ms: int, old_versions: int) -> S
     return Span(start_ms, end_ms, attribution, versions & 0xFFFF_FFFF)
 
 
-def _difference(before: list[Span], after: list[Span]) -> tuple[int, int] | None:
+def difference(before: list[Span], after: list[Span]) -> tuple[int, int] | None:
     """Return the least range outside of which two timelines attribute alike."""
     bounds = [*sorted({span.start_ms for span in (*before, *after)}), FOREVER_MS]
     changed = [

@@ -322,7 +322,7 @@ class Intake:
             stage = QUARANTINE if code == FUTURE_TIME else DEAD_LETTER
             loss = Loss(stage, code, f"{count} of {metric} have an impossible time", metric, count, count)
             self._dead(lost_row(position, loss, source.envelope, source.frame.header))
-        attribute = self._attribute(source.envelope)
+        attribute = self._attribute(source)
         for event in content.events:
             landing.add("events", event_row(source, event, attribute), event.version)
             if is_owned(event):
@@ -335,11 +335,10 @@ class Intake:
             for row in histogram_rows(source, rows, attribute):
                 landing.add("histograms_1s", row, row["version_lo"])
 
-    def _attribute(self, envelope: Envelope) -> Callable[[str, str, int], Attribution]:
-        world = self._world
-        return lambda entity, part, time_ms: world.attribution_at(
-            envelope.tenant_id, envelope.cluster_id, (entity, part), time_ms
-        )
+    def _attribute(self, source: Source) -> Callable[[str, str, int], Attribution]:
+        world, place = self._world, (source.envelope.tenant_id, source.envelope.cluster_id)
+        kind, host_id = source.frame.header.kind, source.frame.content.entities.host_id
+        return lambda entity, part, time_ms: world.attribution_at(kind, host_id, (*place, entity, part), time_ms)
 
     def _dead(self, row: Row) -> None:
         self._world.metrics.count("processor_dead_letters_total", stage=row["stage"], code=row["code"])

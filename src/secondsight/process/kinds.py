@@ -11,8 +11,9 @@ from secondsight.process.carry import Carry
 from secondsight.process.cells import Window
 from secondsight.process.columns import Layout, SchemaPlan, layout_of, plan_schema
 from secondsight.process.decode import Subjects
+from secondsight.process.owners import root_of
 from secondsight.process.secondary import SecondaryBook
-from secondsight.process.series import HOST, Interner, SeriesTable
+from secondsight.process.series import CLUSTER, ENTITY, HOST, PART, TENANT, Interner, Names, SeriesTable
 from secondsight.wire.content import EntityTable, Schema
 
 MAX_CACHED = 1 << 16
@@ -34,7 +35,7 @@ class KindState:
     def __init__(self, kind: EntityKind, metrics: Iterable[Metric], collectors: Interner[CollectorKey]) -> None:
         self.kind = kind
         self.layout: Layout = layout_of(kind, metrics)
-        self.series = SeriesTable()
+        self.series = SeriesTable(self._root_of)
         self.secondary = SecondaryBook(self.series)
         self.windows: dict[int, Window] = {}
         self.epochs: Interner[str] = Interner("")
@@ -74,6 +75,10 @@ class KindState:
         """Return the distinct hosts of some series."""
         codes = np.unique(self.series.codes(HOST)[series])
         return [self.series.names[HOST].items[code] for code in codes.tolist()]
+
+    def _root_of(self, names: Names) -> str:
+        subject = (names[TENANT], names[CLUSTER], names[ENTITY], names[PART])
+        return root_of(self.kind, names[HOST], subject)
 
     def _register(self, collector: int, table: EntityTable) -> Subjects:
         tenant, region, cluster, name = self.collectors.items[collector]

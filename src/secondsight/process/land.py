@@ -28,7 +28,7 @@ IDENTITY = ("id", "text", "message", "job_id")
 CORRECTION_DIGITS = 12
 Row = dict[str, Any]
 Attribute = Callable[[str, str, int], Attribution]
-"""(entity, part, time) -> attribution."""
+"""(entity, part, time) -> attribution, of rows of one frame."""
 
 
 def hash64(*parts: object) -> int:

@@ -1,6 +1,6 @@
 """Turn what the store holds back into pieces, last samples and rollup keys."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from secondsight.process.cells import WINDOW_MS
 from secondsight.process.columns import MetricGroup
 from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.owners import root_column
 from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.process.pieces import Block, Origin, Piece, select_rows
 from secondsight.process.series import I32
@@ -175,20 +176,30 @@ def next_rows(
 
 
 def collectors_of(
-    store: Store, state: KindState, entity: tuple[str, str, str], start_ms: int, end_ms: int
-) -> list[tuple[str, str, int]]:
-    """Return the distinct (region, collector, window start) of the stored rows of an entity (tenant, cluster, entity).
+    store: Store, state: KindState, place: tuple[str, str], reach_ms: Mapping[str, tuple[int, int]]
+) -> list[tuple[str, str, CollectorKey, int]]:
+    """Return the distinct (root, host, collector, window start) of stored rows of some roots.
+
+    Args:
+        store: Where they are.
+        state: Of their kind.
+        place: Tenant and cluster.
+        reach_ms: Root, which rows are looked up by -> range of time.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    tenant, cluster, name = entity
+    start_ms, end_ms = min(start for start, _ in reach_ms.values()), max(end for _, end in reach_ms.values())
     rows = store.query(
-        "SELECT DISTINCT region, collector_id, intDiv(toUnixTimestamp64Milli(event_time), {width:UInt32}) "  # noqa: S608 - a name of the code
-        f"* {{width:UInt32}} AS start FROM {raw_table(state.kind)} WHERE {_RANGE} AND entity = {{entity:String}}",
-        _range((tenant, "", cluster, ""), start_ms, end_ms) | {"width": WINDOW_MS, "entity": name},
+        f"SELECT DISTINCT host_id, region, collector_id, {root_column(state.kind)} AS root, {START} AS start "  # noqa: S608 - names of the code
+        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND root IN {{roots:Array(String)}}",
+        _range((place[0], "", place[1], ""), start_ms, end_ms) | {"roots": sorted(reach_ms)},
     )
-    return [(row["region"], row["collector_id"], int(row["start"])) for row in rows.to_pylist()]
+    return [
+        (row["root"], row["host_id"], (place[0], row["region"], place[1], row["collector_id"]), int(row["start"]))
+        for row in rows.to_pylist()
+        if reach_ms[row["root"]][0] < row["start"] + WINDOW_MS and row["start"] < reach_ms[row["root"]][1]
+    ]
 
 
 START = f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) * {WINDOW_MS}"

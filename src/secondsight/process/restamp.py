@@ -1,21 +1,46 @@
 """Turn allocation facts into rows and windows that must be stamped again."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from secondsight.model import EntityKind
-from secondsight.process.cells import WINDOW_MS
 from secondsight.process.deadletter import Position
 from secondsight.process.enrich import FOREVER_MS, Fact
+from secondsight.process.groups import Change
+from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.load import collectors_of
 from secondsight.process.occurrences import restamp_events
-from secondsight.process.spans import SpanKey
+from secondsight.process.owners import JOB_LEAD_MS, Root, roots_of
 from secondsight.process.world import FACTS_KEPT_MS, HORIZON_MS, World
 
 FUTURE_MS = 300_000
 FORGET_EVERY_MS = 3_600_000
+
+Place = tuple[str, str]
+"""Tenant, cluster."""
+
+
+@dataclass(slots=True)
+class Stale:
+    """Stored rows of one root whose owner may have changed.
+
+    Attributes:
+        hosts: Of the facts that say so.
+        first: Partition -> first record that says so.
+    """
+
+    start_ms: int
+    end_ms: int
+    hosts: set[str] = field(default_factory=set)
+    first: dict[int, int] = field(default_factory=dict)
+
+    def take(self, change: Change, host_id: str, position: Position) -> None:
+        """Take in one more change."""
+        self.start_ms, self.end_ms = min(self.start_ms, change[0]), max(self.end_ms, change[1])
+        self.hosts.add(host_id)
+        self.first[position.partition] = min(position.offset, self.first.get(position.partition, position.offset))
 
 
 class Restamper:
@@ -23,7 +48,7 @@ class Restamper:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._changes: list[tuple[Fact, Position, tuple[int, int]]] = []
+        self._stale: defaultdict[Place, dict[Root, Stale]] = defaultdict(dict)
         self._forgot_ms = world.clock.now_ms()
 
     def take(self, facts: Sequence[tuple[Fact, Position]]) -> None:
@@ -33,24 +58,25 @@ class Restamper:
             Retryable: The store is busy or away; what is left is done by the next call.
         """
         for fact, position in facts:
-            changed = self._world.allocations.add(fact)
+            changes = self._world.owners.add(fact)
             if position.append_ms <= self._world.started_ms:
-                changed = (fact.start_ms, FOREVER_MS)
-            if changed is not None:
-                self._changes.append((fact, position, changed))
-                self._mark_open(fact, changed)
-        while self._changes:
-            self._mark_stored(*self._changes[-1])
-            self._changes.pop()
+                changes = dict.fromkeys(roots_of(fact), (fact.start_ms - JOB_LEAD_MS, FOREVER_MS))
+            place = fact.subject[:2]
+            for root, change in changes.items():
+                self._mark_open(place, root, change)
+                self._stale[place].setdefault(root, Stale(*change)).take(change, fact.host_id, position)
+        while self._stale:
+            place, stale = next(iter(self._stale.items()))
+            self._mark_stored(place, stale)
+            del self._stale[place]
         now_ms = self._world.clock.now_ms()
         if now_ms - self._forgot_ms >= FORGET_EVERY_MS:
             self._forgot_ms = now_ms
-            self._world.allocations.forget(now_ms - FACTS_KEPT_MS)
+            self._world.owners.forget(now_ms - FACTS_KEPT_MS)
 
-    def _mark_open(self, fact: Fact, changed: tuple[int, int]) -> None:
-        tenant, cluster, entity, _ = fact.subject
+    def _mark_open(self, place: Place, root: Root, changed: Change) -> None:
         for kind, state in self._world.kinds.items():
-            series = state.series.of_entity(tenant, cluster, entity)
+            series = state.series.of_root(*place, root)
             if not series:
                 continue
             self._world.stamps[kind].forget(series)
@@ -59,30 +85,40 @@ class Restamper:
                 rows = np.isin(window.series[:size], series) & window.written[:size]
                 window.dirty[:size] |= rows & (time_ms[:size] >= changed[0]) & (time_ms[:size] < changed[1])
 
-    def _mark_stored(self, fact: Fact, position: Position, changed: tuple[int, int]) -> None:
-        """Have closed windows in which the entity was seen computed again."""
+    def _mark_stored(self, place: Place, stale: Mapping[Root, Stale]) -> None:
+        """Have closed windows in which something was seen computed again."""
         world, now_ms = self._world, self._world.clock.now_ms()
-        tenant, cluster, entity, _ = fact.subject
-        start_ms = max(changed[0], now_ms - HORIZON_MS)
-        end_ms = min(changed[1], now_ms + FUTURE_MS)
-        if changed[0] < now_ms - HORIZON_MS:
-            world.metrics.count("processor_facts_beyond_horizon_total")
-        if end_ms <= start_ms:
+        reach: dict[Root, Change] = {}
+        for root, one in stale.items():
+            start_ms, end_ms = max(one.start_ms, now_ms - HORIZON_MS), min(one.end_ms, now_ms + FUTURE_MS)
+            if one.start_ms < now_ms - HORIZON_MS:
+                world.metrics.count("processor_facts_beyond_horizon_total")
+            if end_ms > start_ms:
+                reach[root] = (start_ms, end_ms)
+        if not reach:
             return
-        restamp_events(world, fact, start_ms, end_ms)
-        if not self._any_stored(tenant, cluster, start_ms):
+        restamp_events(world, place, reach)
+        if not self._any_stored(*place, min(start_ms for start_ms, _ in reach.values())):
             return
-        state = world.kinds[EntityKind.GPU]
-        first_ms = start_ms - start_ms % WINDOW_MS
-        for region, collector_id, window_ms in collectors_of(
-            world.store, state, (tenant, cluster, entity), first_ms, end_ms
-        ):
-            collector, _ = world.progress_of((tenant, region, cluster, collector_id), fact.host_id, position.partition)
-            key: SpanKey = (EntityKind.GPU, window_ms, collector)
-            span = world.spans.get(key)
-            if not span.loaded and (span.reopened or not span.offsets):
-                span.reopened = span.forced = span.restamp = True
-                span.touch(position.partition, position.offset, world.log_ms(position.partition))
+        for state in world.kinds.values():
+            for root, host_id, key, window_ms in collectors_of(world.store, state, place, reach):
+                self._reopen(state, stale[root], (host_id, key, window_ms))
+
+    def _reopen(self, state: KindState, stale: Stale, found: tuple[str, CollectorKey, int]) -> None:
+        """Have one window of one collector computed again.
+
+        A collector of another host that nothing was heard of since the start may be another processor's.
+        """
+        world, (host_id, key, window_ms) = self._world, found
+        code = world.collectors.known(key)
+        if code not in world.progress and host_id not in stale.hosts:
+            return
+        collector, _ = world.progress_of(key, host_id, next(iter(stale.first)))
+        span = world.spans.get((state.kind, window_ms, collector))
+        if not span.loaded and (span.reopened or not span.offsets):
+            span.reopened = span.forced = span.restamp = True
+            for partition, offset in stale.first.items():
+                span.touch(partition, offset, world.log_ms(partition))
 
     def _any_stored(self, tenant: str, cluster: str, start_ms: int) -> bool:
         """Tell whether a window that ends after an instant may have been written in this cluster."""

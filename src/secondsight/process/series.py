@@ -4,7 +4,7 @@ A series is one (tenant, region, cluster, host, entity, part, collector). Names 
 lives; a series id is never used for two series.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -43,11 +43,16 @@ class Interner(Generic[T]):
 
 
 class SeriesTable:
-    """All series of one kind. Field codes grow by doubling; `codes[field][series]` indexes `names[field].items`."""
+    """All series of one kind. Field codes grow by doubling; `codes[field][series]` indexes `names[field].items`.
 
-    def __init__(self) -> None:
+    Args:
+        root_of: What a series is looked up by within its cluster.
+    """
+
+    def __init__(self, root_of: Callable[[Names], str] = lambda names: names[ENTITY]) -> None:
         self._series: Interner[Names] = Interner()
-        self._of_entity: dict[tuple[str, str, str], list[int]] = {}
+        self._root_of = root_of
+        self._of_root: dict[tuple[str, str, str], list[int]] = {}
         self.names: tuple[Interner[str], ...] = tuple(Interner[str]() for _ in FIELDS)
         self._codes = np.zeros((len(FIELDS), 1024), np.int32)
 
@@ -66,17 +71,17 @@ class SeriesTable:
         """Return the names of a series."""
         return self._series.items[series]
 
-    def of_entity(self, tenant_id: str, cluster_id: str, entity: str) -> list[int]:
-        """Return the series of an entity, whatever part, host or collector."""
-        return self._of_entity.get((tenant_id, cluster_id, entity), [])
+    def of_root(self, tenant_id: str, cluster_id: str, root: str) -> list[int]:
+        """Return the series that are looked up by a root."""
+        return self._of_root.get((tenant_id, cluster_id, root), [])
 
     def codes(self, field: int) -> I32:
         """Return series -> code of one field."""
         return self._codes[field, : len(self)]
 
     def _register(self, series: int, names: Names) -> None:
-        entity = (names[TENANT], names[CLUSTER], names[ENTITY])
-        self._of_entity.setdefault(entity, []).append(series)
+        root = (names[TENANT], names[CLUSTER], self._root_of(names))
+        self._of_root.setdefault(root, []).append(series)
         if series >= self._codes.shape[1]:
             self._codes = np.concatenate([self._codes, np.zeros_like(self._codes)], axis=1)
         for field, name in enumerate(names):

@@ -10,11 +10,13 @@ from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.process.batches import Backlog
-from secondsight.process.enrich import Allocations, Attribution, Fact, Stamps
+from secondsight.process.enrich import Attribution, Fact, Subject
 from secondsight.process.entities import EntityBook
 from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.owners import Owners
 from secondsight.process.series import Interner
 from secondsight.process.spans import OpenSpans
+from secondsight.process.stamps import Stamps
 from secondsight.process.watermark import Progress
 from secondsight.process.write import Writer
 from secondsight.selfmetrics import SelfMetrics
@@ -56,8 +58,9 @@ class World:
         self.metrics = metrics
         self.collectors: Interner[CollectorKey] = Interner()
         self.kinds = {kind: KindState(kind, catalog.scalars(kind), self.collectors) for kind in EntityKind}
-        self.allocations = Allocations()
-        self.stamps = {kind: Stamps(self.allocations, state.series) for kind, state in self.kinds.items()}
+        self.owners = Owners()
+        self.allocations = self.owners.things
+        self.stamps = {kind: Stamps(self.owners, kind, state.series) for kind, state in self.kinds.items()}
         self.progress: dict[int, Progress] = {}
         self.spans = OpenSpans()
         self.late = Backlog()
@@ -78,9 +81,9 @@ class World:
             self._take_over(known, self._restored.get((key[0], key[2], key[3])))
         return code, known
 
-    def attribution_at(self, tenant_id: str, cluster_id: str, subject: tuple[str, str], time_ms: int) -> Attribution:
-        """Return who had a subject (entity, part) at an instant."""
-        return self.allocations.at((tenant_id, cluster_id, *subject), time_ms).attribution
+    def attribution_at(self, kind: EntityKind, host_id: str, subject: Subject, time_ms: int) -> Attribution:
+        """Return whose a row about a subject was at an instant."""
+        return self.owners.at(kind, host_id, subject, time_ms).attribution
 
     def write_rollups(self) -> None:
         """Write the rollups that wait, having noted first which windows they are of: a crash between them is seen.
@@ -217,7 +220,7 @@ class World:
             {"since": since},
         )
         for row in rows:
-            self.allocations.add(
+            self.owners.add(
                 Fact(
                     (row["tenant_id"], row["cluster_id"], row["entity"], row["part"]),
                     row["host_id"],
@@ -229,13 +232,13 @@ class World:
             )
 
         old = self._rows(
-            "SELECT tenant_id, cluster_id, entity, part, toUInt64(sum(version)) AS versions FROM allocations FINAL "
-            "WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
+            "SELECT tenant_id, cluster_id, entity, part, job_id, toUInt64(sum(version)) AS versions "
+            "FROM allocations FINAL WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
             {"since": since},
         )
         for row in old:
             subject = (row["tenant_id"], row["cluster_id"], row["entity"], row["part"])
-            self.allocations.count_old(subject, row["versions"])
+            self.owners.count_old(subject, row["job_id"], row["versions"])
 
     def _restore_entities(self) -> None:
         rows = self._rows(

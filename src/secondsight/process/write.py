@@ -13,12 +13,13 @@ import pyarrow as pa
 from secondsight.catalog.index import Catalog
 from secondsight.contracts import Store
 from secondsight.process.cells import WINDOW_MS, Window
-from secondsight.process.enrich import Allocations, Stamps
+from secondsight.process.enrich import Allocations
 from secondsight.process.kinds import KindState
 from secondsight.process.land import Landing, Row
 from secondsight.process.pieces import Rows
 from secondsight.process.raw import raw_columns
 from secondsight.process.series import CLUSTER, I32, TENANT
+from secondsight.process.stamps import Stamps
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import raw_table, rollup_table, tables
