@@ -1,0 +1,157 @@
+"""Unpack bodies of HTTP requests within a bound that holds before any memory is taken.
+
+Whatever bytes are given, unpacking returns or raises `Rejected`; what it takes in memory is in proportion to the bound.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+
+import cramjam
+import zstandard
+
+from secondsight.errors import Rejected
+
+GZIP_WINDOW = 31
+"""zlib's word for a gzip header and trailer around each member."""
+GZIP_MAGIC = b"\x1f\x8b"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_WINDOW_BYTES = 16 << 20
+SNAPPY_LENGTH_BYTES = 5
+SNAPPY_EXPANSION = 24
+"""Most that a byte of a snappy block stands for: a copy of 64 bytes takes three."""
+
+Unpack = Callable[[bytes, int], bytes]
+
+
+def unpack(body: bytes, encoding: str, allowed: Mapping[str, Unpack], limit_bytes: int) -> bytes:
+    """Return a body without its compression.
+
+    Args:
+        body: As received.
+        encoding: Content-Encoding, lower case; "" and `identity` for none.
+        allowed: Encoding -> how it is unpacked.
+        limit_bytes: Most that comes out.
+
+    Raises:
+        Rejected(content_encoding): The encoding is none of those allowed; the hint lists them.
+        Rejected(body_too_large, bad_body)
+    """
+    unpacker = allowed.get(encoding)
+    if unpacker is None:
+        raise Rejected("content_encoding", f"Content-Encoding {encoding!r} is not taken here", _taken(allowed))
+    try:
+        return unpacker(body, limit_bytes)
+    except Rejected as error:
+        if error.code == "bad_body" and encoding == "snappy" and body.startswith(ZSTD_MAGIC):
+            raise Rejected(
+                "content_encoding", "the body is zstd and its header says snappy", _taken(allowed)
+            ) from error
+        raise
+
+
+def plain(body: bytes, limit_bytes: int) -> bytes:
+    """Return a body that is not compressed.
+
+    Raises:
+        Rejected(body_too_large)
+    """
+    if len(body) > limit_bytes:
+        raise _too_large(limit_bytes)
+    return body
+
+
+def gunzip(body: bytes, limit_bytes: int) -> bytes:
+    """Unpack all members of a gzip body.
+
+    Raises:
+        Rejected(body_too_large, bad_body)
+    """
+    pieces: list[bytes] = []
+    held_bytes, rest = 0, body
+    while rest or not pieces:
+        member = zlib.decompressobj(GZIP_WINDOW)
+        try:
+            piece = member.decompress(rest, limit_bytes - held_bytes + 1)
+        except zlib.error as error:
+            raise Rejected("bad_body", f"the body is not gzip: {error}", "check Content-Encoding") from error
+        held_bytes += len(piece)
+        if held_bytes > limit_bytes:
+            raise _too_large(limit_bytes)
+        if not member.eof:
+            raise Rejected("bad_body", "the gzip body is cut short", "send it again")
+        pieces.append(piece)
+        rest = member.unused_data.lstrip(b"\0")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def unzstd(body: bytes, limit_bytes: int) -> bytes:
+    """Unpack all frames of a zstd body.
+
+    Raises:
+        Rejected(body_too_large, bad_body)
+    """
+    try:
+        reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).stream_reader(
+            body, read_across_frames=True
+        )
+        unpacked = reader.read(limit_bytes + 1)
+        if len(unpacked) > limit_bytes:
+            raise _too_large(limit_bytes)
+        _require_whole(body)
+    except zstandard.ZstdError as error:
+        raise Rejected("bad_body", f"the body is not zstd: {error}", "check Content-Encoding") from error
+    return unpacked
+
+
+def unsnappy(body: bytes, limit_bytes: int) -> bytes:
+    """Unpack a snappy block; its own word about its length is checked before anything is allocated.
+
+    Raises:
+        Rejected(body_too_large, bad_body)
+    """
+    declared_bytes = _declared_bytes(body)
+    if declared_bytes > limit_bytes:
+        message = f"the snappy body says that it holds {declared_bytes} bytes, and the limit is {limit_bytes}"
+        raise Rejected("body_too_large", message, "send fewer samples at once")
+    if declared_bytes > SNAPPY_EXPANSION * len(body):
+        raise Rejected("bad_body", f"{len(body)} bytes of snappy cannot hold {declared_bytes}")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise Rejected("bad_body", f"the body is not a snappy block: {error}", "check Content-Encoding") from error
+
+
+def _declared_bytes(body: bytes) -> int:
+    length = 0
+    for position, byte in enumerate(body[:SNAPPY_LENGTH_BYTES]):
+        length |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return length
+    raise Rejected("bad_body", "the snappy body does not begin with its length")
+
+
+def _require_whole(body: bytes) -> None:
+    """Check that no frame is cut; called when it is known that what is inside is within bounds.
+
+    Raises:
+        Rejected(bad_body)
+    """
+    rest = body
+    while rest:
+        frame = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
+        frame.decompress(rest)
+        if not frame.eof:
+            raise Rejected("bad_body", "the zstd body is cut short", "send it again")
+        rest = frame.unused_data
+    if not body:
+        raise Rejected("bad_body", "the zstd body is empty")
+
+
+def _taken(allowed: Mapping[str, Unpack]) -> str:
+    return f"use one of: {', '.join(name for name in allowed if name)}"
+
+
+def _too_large(limit_bytes: int) -> Rejected:
+    return Rejected(
+        "body_too_large", f"the body unpacks to more than {limit_bytes} bytes", "send fewer samples at once"
+    )
