@@ -318,6 +318,16 @@ def test_a_spool_of_the_earlier_layout_is_drained_where_it_stands(tmp_path):
     rig.spools.close()
 
 
+def test_an_earlier_spool_that_was_drained_is_removed_whatever_a_crash_left_of_it(tmp_path):
+    earlier_layout(tmp_path / "spool", [frame(0)], 1)
+    (tmp_path / "spool" / "frames.drained").mkdir()
+    (tmp_path / "spool" / "frames.drained" / "00000000000000000000.log").write_bytes(b"rest")
+    rig = Rig(tmp_path / "spool")
+    assert [member.is_earlier for member in rig.spools.members] == [False, False, False]
+    assert not list((tmp_path / "spool").glob("frames*"))
+    rig.spools.close()
+
+
 def test_an_earlier_spool_is_shed_as_the_oldest_of_its_class(tmp_path):
     frames = [frame(number, 20) for number in range(40)]
     earlier_layout(tmp_path / "spool", frames, 0)

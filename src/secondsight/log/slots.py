@@ -61,15 +61,16 @@ class SlotFile:
         newest = newest_slot(os.pread(self._fd, 2 * SLOT_BYTES, 0))
         self._generation, self.numbers = newest or (0, ())
 
-    def write(self, numbers: tuple[int, ...]) -> None:
-        """Replace the numbers durably.
+    def write(self, numbers: tuple[int, ...], *, durable: bool = True) -> None:
+        """Replace the numbers, durably unless an older value will do after a power cut.
 
         Raises:
             OSError: The old numbers may or may not be replaced.
         """
         generation = self._generation + 1
         self._disk.write_at(self._fd, pack_slot(generation, numbers), generation % 2 * SLOT_BYTES)
-        self._disk.sync(self._fd)
+        if durable:
+            self._disk.sync(self._fd)
         self._generation, self.numbers = generation, numbers
 
     def is_deleted(self) -> bool:

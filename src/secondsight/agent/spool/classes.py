@@ -34,7 +34,7 @@ MAX_SEGMENT_BYTES = 8 << 20
 MAX_SEGMENT_SECONDS = 3600.0
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + 200
 REOPEN_SECONDS = 5.0
-EARLIER = "frames"
+EARLIER, DRAINED = "frames", "frames.drained"
 LATE_FOLDERS = ("p1", "p2")
 """A power cut may cost the last seconds of these; every sync costs the host."""
 
@@ -294,10 +294,13 @@ class Spools:
                 logger.info("spool %s is back", self._folder)
             self._fault = ""
             self._custody.finish(self._members)
+            for member in list(self._members):
+                self._tidy(member)
 
     def _open_members(self) -> list[ClassSpool]:
         members: list[ClassSpool] = []
         with ExitStack() as undo:
+            shutil.rmtree(self._folder / DRAINED, ignore_errors=True)
             if (self._folder / EARLIER / "cursor").exists():
                 members.append(ClassSpool(Priority.P0, self._open_spool(self._folder / EARLIER), is_earlier=True))
                 undo.callback(members[-1].spool.close)
@@ -411,4 +414,7 @@ class Spools:
         if member.is_earlier and not member.spool.records:
             member.spool.close()
             self._members.remove(member)
-            shutil.rmtree(member.spool.folder, ignore_errors=True)
+            drained = self._folder / DRAINED
+            with suppress(OSError):
+                member.spool.folder.rename(drained)
+            shutil.rmtree(drained, ignore_errors=True)

@@ -415,7 +415,7 @@ class Spool:
         doomed = self._doomed(least_bytes)
         is_occupied = len(doomed) < len(self._sizes)
         try:
-            self._write_cursor(is_occupied=is_occupied)
+            self._write_cursor(is_occupied=is_occupied, durable=bool(doomed))
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -444,9 +444,11 @@ class Spool:
             self._disk.unlink(segment_path(self.folder, base))
         self._refresh()
 
-    def _write_cursor(self, *, is_occupied: bool) -> None:
+    def _write_cursor(self, *, is_occupied: bool, durable: bool = True) -> None:
+        """Write the cursor; while every record is there, a power cut may bring an older one back, and they go again."""
         ranges = [number for span in self._ahead[:RANGES_MAXIMUM] for number in span]
-        self._cursor.write((self._spool_id, self._acked, is_occupied, *tally_numbers(self._acked_tally), *ranges))
+        numbers = (self._spool_id, self._acked, is_occupied, *tally_numbers(self._acked_tally), *ranges)
+        self._cursor.write(numbers, durable=durable)
 
     def _refresh(self) -> None:
         self._sizes = {base: _size_of(segment_path(self.folder, base)) for base in segment_bases(self.folder)}
