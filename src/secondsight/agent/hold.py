@@ -2,21 +2,26 @@
 
 What is alike (reader, cadence, definitions, correction of the clock) is joined; order within it is kept. Ticks with
 events or facts are not held, and what waits goes with them. Whoever ships writes what is due; when nobody does, as a
-gateway does not answer, ticks that come later do. A tick is held in memory alone: the end of the process costs it.
+gateway does not answer, ticks that come later do. A journal holds what is held too, for when the process ends badly.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from secondsight.agent.journal import Journal
 from secondsight.agent.write import Stamped, TickWriter
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.wire.content import Content, clock_correction_ms
 from secondsight.wire.header import Stamp
 from secondsight.wire.merge import join
+from secondsight.wire.schema import Definitions
+
+logger = logging.getLogger(__name__)
 
 NEARLY_DUE_SHARE = 0.8
 """What is held so long, as a share of the time to hold, may go when somebody looks anyhow."""
@@ -40,8 +45,9 @@ class HeldTicks:
     With `hold_seconds` 0 nothing is held.
     """
 
-    def __init__(self, writer: TickWriter, clock: Clock, hold_seconds: float) -> None:
+    def __init__(self, writer: TickWriter, journal: Journal, clock: Clock, hold_seconds: float) -> None:
         self._writer = writer
+        self._journal = journal
         self._clock = clock
         self._hold_seconds = hold_seconds
         self._lock = threading.Lock()
@@ -55,6 +61,15 @@ class HeldTicks:
         """Return how many ticks are held."""
         return self._ticks
 
+    def recover(self, known: Definitions) -> None:
+        """Write what an earlier process held when it ended; call it first."""
+        found = self._journal.recover(known)
+        if found:
+            self._writer.write_all(found, len(found))
+            logger.info("%d contents that were held when the agent ended badly are spooled", len(found))
+        for number in (0, 1):
+            self._journal.spooled(number)
+
     def write(self, reader: Reader, tick_ms: int, tick: Tick) -> None:
         """Take what a reader took at `tick_ms`."""
         if self._hold_seconds <= 0 or tick.earlier or any(one.events or one.infos for one in tick.contents):
@@ -64,6 +79,7 @@ class HeldTicks:
             stamp = self._writer.stamp(reader, tick_ms, tick)
             with self._lock:
                 self._add(stamp, tick.contents)
+                self._journal.append([Stamped(stamp, content) for content in tick.contents])
             if self._age_seconds() >= OVERDUE_SHARE * self._hold_seconds:
                 self.flush()
 
@@ -81,8 +97,15 @@ class HeldTicks:
             alike = [*self._closed, *self._alike.values()]
             ticks, self._ticks = self._ticks, 0
             self._alike, self._closed, self._since = {}, [], None
+            journal = self._journal.turn() if alike else 0
         if alike:
             self._writer.write_all([_joined(one) for one in alike], ticks)
+            self._journal.spooled(journal)
+
+    def close(self) -> None:
+        """Write everything and close the journal; may be called twice."""
+        self.flush()
+        self._journal.close()
 
     def _age_seconds(self) -> float:
         """Return how long the oldest tick is held, -1 when none is."""
@@ -102,6 +125,7 @@ class HeldTicks:
                 alike = None
             if alike is None:
                 alike = self._alike[key] = _Alike(stamp, [], [])
+                self._writer.keep_definitions(content)
             alike.stamp = stamp
             alike.contents.append(content)
             alike.times_ms.append(tick_ms)

@@ -18,6 +18,7 @@ from secondsight.agent.health.heartbeat import HeartbeatReader
 from secondsight.agent.health.vitals import Vitals
 from secondsight.agent.hold import HeldTicks
 from secondsight.agent.host import boot_id
+from secondsight.agent.journal import Journal
 from secondsight.agent.lane import Hooks
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.attach import Means, Sampling
@@ -69,9 +70,7 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     started_ms = clock.now_ms()
     parts = _parts(config, clock)
     sender = Sender(config.collector, config.host, boot_id(config.root))
-    keeping = Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files)))
-    writer = TickWriter(sender, keeping, parts.offset, clock, parts.counts)
-    held = HeldTicks(writer, clock, config.batch_seconds)
+    writer, held = _writing(config, clock, parts, sender)
     sampling = _sampling(config, clock, parts, (sender, held), own_transport=transport is None)
     heartbeat = HeartbeatReader(load_catalog(config.catalog_files), config.collector, config.host)
     readers = [*sampling.gated(_readers(config, clock, parts)), heartbeat]
@@ -118,6 +117,15 @@ def _parts(config: AgentConfig, clock: Clock) -> _Parts:
     spools = Spools(config.spool_dir, _bounds(config), clock, counts, collector_id=config.collector)
     definitions = KeptDefinitions(config.spool_dir / "definitions", clock, oldest_needed_ms=spools.oldest_needed_ms)
     return _Parts(spools, definitions, counts, ClockOffset(), ReadDurations(), Vitals())
+
+
+def _writing(config: AgentConfig, clock: Clock, parts: _Parts, sender: Sender) -> tuple[TickWriter, HeldTicks]:
+    """Make what takes ticks to the spool, with those that an earlier process held when it ended."""
+    keeping = Keeping(parts.spools, parts.definitions, Splitter(load_catalog(config.catalog_files)))
+    writer = TickWriter(sender, keeping, parts.offset, clock, parts.counts)
+    held = HeldTicks(writer, Journal(config.spool_dir, parts.counts), clock, config.batch_seconds)
+    held.recover(parts.definitions.known)
+    return writer, held
 
 
 def _bounds(config: AgentConfig) -> SpoolBounds:
@@ -194,7 +202,7 @@ def _end(
     sampler, sampling, held, heartbeat = sampled
     hanging = sampler.stop()
     sampling.end()
-    held.flush()
+    held.close()
     if hanging:
         logger.warning("left behind, as they hang: %s", ", ".join(hanging))
     shipping.join(config.stop_seconds)

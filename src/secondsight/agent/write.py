@@ -87,7 +87,7 @@ class TickWriter:
         frames: defaultdict[Priority, list[bytes]] = defaultdict(list)
         for stamp, content in pieces:
             for priority, piece in self._keeping.splitter.split(content).items():
-                frames[priority].append(encode(stamp, piece, inline=not self._keep_definitions(piece)))
+                frames[priority].append(encode(stamp, piece, inline=not self.keep_definitions(piece)))
         if not frames:
             return
         try:
@@ -115,7 +115,8 @@ class TickWriter:
             live=is_earlier or tick.live,
         )
 
-    def _keep_definitions(self, content: Content) -> bool:
+    def keep_definitions(self, content: Content) -> bool:
+        """Make the definitions of a content durable; False where the disk refuses."""
         with self._lock:
             return self._keeping.definitions.keep(content)
 
