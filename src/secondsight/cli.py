@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from secondsight.administer.debug import add_debug
+from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
-from secondsight.administer.status import add_status
 from secondsight.administer.tokens import add_tokens
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
@@ -102,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     add_plans(commands, _command)
     add_debug(commands, _command, _add_server)
     _add_import(commands)
+    add_doctor(commands, _command)
     return whole
 
 
@@ -237,6 +238,11 @@ def _api(arguments: argparse.Namespace) -> int:
 
 
 def _agent(arguments: argparse.Namespace) -> int:
+    from secondsight.agent.footprint import bound_libraries, share_one_heap
+
+    bound_libraries(os.environ)
+    share_one_heap()
+
     from secondsight.agent.config import AgentConfig
     from secondsight.agent.run import run_agent
 

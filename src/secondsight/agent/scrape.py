@@ -90,7 +90,7 @@ class ScrapeReader:
             Rejected: `body_too_large`, `too_many_samples`, `bad_encoding`.
         """
         try:
-            mapped = self._scrape(tick_ms)
+            mapped = self.scrape(tick_ms)
         except SecondsightError as error:
             if not self._target.inference:
                 raise
@@ -103,11 +103,12 @@ class ScrapeReader:
         earlier = ((ms, self._contents(hosts, 0)) for ms, hosts in sorted(mapped.earlier.items()))
         return Tick(contents, collector=self.name, earlier=tuple(earlier))
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+    def scrape(self, tick_ms: int) -> Mapped:
+        """Return what the target serves now, and what of it has no place.
 
-    def _scrape(self, tick_ms: int) -> Mapped:
+        Raises:
+            Retryable, Rejected: As `read`.
+        """
         exposition = self._parse(self._fetch())
         stale_before_ms = tick_ms - STALE_PERIODS * self.interval_ms
         mapped = self._mapper.map(exposition, tick_ms, stale_before_ms)
@@ -121,6 +122,10 @@ class ScrapeReader:
         if not mapped.samples and not mapped.unnamed:
             raise Retryable(f"{self.name} answered without a sample that the catalogue knows")
         return mapped
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
     def _fetch(self) -> Answer:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", "User-Agent": "secondsight-agent"}

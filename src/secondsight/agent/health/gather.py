@@ -4,6 +4,7 @@ Nothing of it waits for a reader, the driver or the gateway. Ages are in seconds
 of the wall clock moves none of them. Secrets are in no part of it.
 """
 
+import json
 import os
 import platform
 from collections.abc import Mapping
@@ -107,6 +108,15 @@ def pid_namespace(proc: Path = Path("/proc")) -> str:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
         return ""
+
+
+def json_file(path: Path) -> State:
+    """Return the JSON object in a file, an empty one where there is none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def class_of(priority: Priority) -> str:

@@ -1,4 +1,4 @@
-"""Add the command that shows how an agent is; what it needs is imported when it runs."""
+"""Add the commands that show how an agent is, and what is wrong; what they need is imported when they run."""
 
 import argparse
 from pathlib import Path
@@ -18,6 +18,23 @@ def add_status(actions: Commands, add: AddCommand) -> None:
     status.add_argument("--json", action="store_true", help="everything as JSON")
     status.add_argument("--quiet", action="store_true", help="print nothing while it is alive; for probes")
     status.add_argument("--watch", action="store_true", help="again every two seconds, until Ctrl-C")
+
+
+def add_doctor(commands: Commands, add: AddCommand) -> None:
+    """Add `doctor`."""
+    text = "say what is wrong with this install, host or connection, and what to do"
+    example = "secondsight doctor --config /etc/secondsight/agent.toml"
+    doctor = add(commands, "doctor", text, _doctor, example)
+    doctor.add_argument("--config", type=Path, metavar="FILE", help="TOML file with the settings of an agent")
+    doctor.add_argument("--data", type=Path, metavar="DIR", help="folder of a platform of `secondsight up`")
+    doctor.add_argument("--json", action="store_true", help="everything as JSON")
+    doctor.add_argument("--quiet", action="store_true", help="only what is wrong")
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from secondsight.doctor.command import doctor_command
+
+    return doctor_command(arguments)
 
 
 def _status(arguments: argparse.Namespace) -> int:
