@@ -1,12 +1,12 @@
 """Look at how the agent shows who it is: token, join token, renewal. Secrets are never shown."""
 
+import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.enrol import EXPIRY_FILE
-from secondsight.agent.health.gather import json_file
 from secondsight.agent.health.judge import clock_time
 from secondsight.agent.health.words import width
 from secondsight.clock import Clock
@@ -54,7 +54,7 @@ def _secret(path: Path, name: str, remedy: str) -> Iterator[Finding]:
 
 
 def _renewal(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
-    renew_ms = json_file(config.spool_dir / EXPIRY_FILE).get("renewMs")
+    renew_ms = _renew_ms(config.spool_dir / EXPIRY_FILE)
     if not isinstance(renew_ms, int) or renew_ms <= 0:
         yield ok("the token does not expire")
         return
@@ -64,3 +64,10 @@ def _renewal(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
         yield warning(f"the token should have been renewed {width(-left)} ago", remedy)
     else:
         yield ok(f"the token is renewed by itself in {width(left)}, at {clock_time(renew_ms)}")
+
+
+def _renew_ms(path: Path) -> object:
+    try:
+        return json.loads(path.read_text()).get("renewMs")
+    except (OSError, ValueError, AttributeError):
+        return None

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from secondsight.agent.health.gather import pid_namespace, start_ticks
 from secondsight.agent.health.judge import Instant, State, Verdict, judge
+from secondsight.agent.health.process import pid_namespace, start_ticks, this_boot
 from secondsight.agent.health.show import lines_of
 from secondsight.agent.health.statefile import read_state
-from secondsight.agent.host import boot_id
 from secondsight.clock import Clock, SystemClock
 from secondsight.config import read_settings
 from secondsight.errors import Rejected
@@ -62,7 +61,7 @@ def examine(folder: Path, clock: Clock) -> tuple[State | None, Verdict]:
         OSError: The status file may not be read.
     """
     state = read_state(folder)
-    instant = Instant(clock.now_ms(), clock.monotonic_seconds(), boot_id(), is_running)
+    instant = Instant(clock.now_ms(), clock.monotonic_seconds(), this_boot(), is_running)
     return state, judge(state, str(folder), instant)
 
 

@@ -4,21 +4,19 @@ Nothing of it waits for a reader, the driver or the gateway. Ages are in seconds
 of the wall clock moves none of them. Secrets are in no part of it.
 """
 
-import json
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.enrol import Enroller
 from secondsight.agent.health.cost import ProcessCosts
+from secondsight.agent.health.process import pid_namespace, start_ticks, this_boot
 from secondsight.agent.health.vitals import Vitals
 from secondsight.agent.hold import HeldTicks
-from secondsight.agent.host import boot_id
 from secondsight.agent.lane import ReaderState
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.stage import Stage
@@ -70,7 +68,7 @@ def state_of(insight: Insight) -> State:
         "format": FORMAT,
         "writtenMs": insight.clock.now_ms(),
         "monotonicSeconds": now,
-        "bootId": boot_id(config.root),
+        "bootId": this_boot(),
         "pid": os.getpid(),
         "startTicks": start_ticks(os.getpid()),
         "pidNamespace": pid_namespace(),
@@ -91,32 +89,6 @@ def state_of(insight: Insight) -> State:
         "lost": _lost(insight.counts),
         "cost": _cost(insight.costs),
     }
-
-
-def start_ticks(pid: int, proc: Path = Path("/proc")) -> int | None:
-    """Return when a process started, in ticks since the boot, which tells it from others of its number."""
-    try:
-        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        return int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def pid_namespace(proc: Path = Path("/proc")) -> str:
-    """Return what tells this namespace of process numbers from others, "" where nothing does."""
-    try:
-        return str((proc / "self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-def json_file(path: Path) -> State:
-    """Return the JSON object in a file, an empty one where there is none."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def class_of(priority: Priority) -> str:
