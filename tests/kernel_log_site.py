@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from secondsight.agent.bootfile import BootFile
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.kmsg.heard import HeardXids
 from secondsight.agent.kmsg.reader import HEALTHY_FILE, KernelLogReader, LogHost
+from secondsight.agent.kmsg.untold import UntoldXids
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
@@ -43,7 +45,8 @@ class Site:
     def _reader(self) -> KernelLogReader:
         boot_id = f"boot-{self.boot}" if self.boot else ""
         state_file = self.root / "spool/kernel-log/state.json"
-        host = LogHost("host-1", "r1", self.root, boot_id, state_file, KnownGpus("host-1"), self.heard)
+        self.untold = UntoldXids(BootFile(state_file.with_name("untold-xids.json"), boot_id, self.counts))
+        host = LogHost("host-1", "r1", self.root, boot_id, state_file, KnownGpus("host-1"), self.heard, self.untold)
         return KernelLogReader(KernelLogConfig(**self.settings), host, load_catalog(), self.clock, self.counts)
 
     def gpu(self, address: str, uuid: str) -> None:

@@ -135,7 +135,7 @@ def test_same_xid_twice_is_two_events_and_the_gauge_adds_none(tmp_path: Path) ->
     site.gpu("0000:05:00.0", GPU_A)
     site.restart()
     gauge = Gauge()
-    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     steps = [json.loads(line) for line in (CASES / "059-same-xid-twice.jsonl").read_text().splitlines()]
     site.clock.step_wall((steps[0]["t"] - site.clock.now_ms()) / 1000)
     extra = []
@@ -156,7 +156,7 @@ def test_same_xid_twice_is_two_events_and_the_gauge_adds_none(tmp_path: Path) ->
 def test_a_hint_that_the_log_did_not_tell_is_an_event(tmp_path: Path) -> None:
     site = Site(tmp_path)
     gauge = Gauge()
-    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     assert (reader.name, reader.interval_ms, reader.costly) == ("dcgm", 1000, True)
     gauge.xid = 31
     assert hints(reader, BOOT_MS) == [31]
@@ -165,7 +165,7 @@ def test_a_hint_that_the_log_did_not_tell_is_an_event(tmp_path: Path) -> None:
 def test_a_hint_waits_for_the_log(tmp_path: Path) -> None:
     site = Site(tmp_path)
     gauge = Gauge()
-    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     gauge.xid = 31
     assert reader.read(BOOT_MS).contents[0].events == ()
     site.heard.hear(GPU_A, 31, BOOT_MS + 500)
@@ -177,7 +177,7 @@ def test_a_hint_waits_for_the_log(tmp_path: Path) -> None:
 def test_an_event_of_the_library_is_the_one_of_its_time(seconds_after: int, codes: list[int], tmp_path: Path) -> None:
     site = Site(tmp_path)
     gauge = Gauge(via="nvml")
-    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     site.heard.hear(GPU_A, 31, BOOT_MS)
     gauge.xid = 31
     assert hints(reader, BOOT_MS + seconds_after * 1000) == codes
@@ -187,7 +187,7 @@ def test_a_follower_in_the_gauge_belongs_to_what_the_log_told(tmp_path: Path) ->
     """The log shows 62, the gauge 45 a second later; 45 without anything else in the log stands for itself."""
     site = Site(tmp_path)
     gauge = Gauge()
-    reader = WithoutEchoes(gauge, site.heard, site.counts)
+    reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     gauge.xid = 45
     assert hints(reader, BOOT_MS) == [45]
     site.heard.hear(GPU_A, 62, BOOT_MS + 100_000)

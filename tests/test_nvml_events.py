@@ -10,6 +10,7 @@ from nvml_rig import needs_compiler, running
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.heard import HeardXids
+from secondsight.agent.kmsg.untold import UntoldXids
 from secondsight.agent.nvml.events import DriverEvents
 from secondsight.wire.content import Event
 
@@ -80,12 +81,14 @@ def test_what_the_kernel_log_told_is_not_told_twice(tmp_path: Path) -> None:
     heard = HeardXids()
     with running(tmp_path, *TWO) as rig:
         rig.settled(2)
-        rig.reader = WithoutEchoes(rig.reader, heard, rig.counts)  # type: ignore[assignment] # a reader as well
+        untold = UntoldXids()
+        rig.reader = WithoutEchoes(rig.reader, heard, untold, rig.counts)  # type: ignore[assignment] # a reader as well
         heard.hear(B, 79, time.time_ns() // 1_000_000)
         rig.machine.event(1, "xid 79")
         rig.machine.event(1, "xid 31")
         rig.event(is_xid(31))
         assert [event.code for event in rig.events] == [31]
+        assert untold.counts() == {(B, 31): 1}
 
 
 def told(events: DriverEvents, messages: list[bytes], now_ms: int) -> list[Event]:

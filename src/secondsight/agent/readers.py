@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from secondsight.agent.attribution import Allocations
+from secondsight.agent.bootfile import BootFile
+from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
@@ -16,6 +18,8 @@ from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.heard import HeardXids
 from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
+from secondsight.agent.kmsg.untold import UntoldXids
+from secondsight.agent.kmsg.xidcount import XidCells, XidCountReader
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
@@ -54,19 +58,28 @@ def readers_of(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
 
         yield SimulateReader(config.simulate, catalog, config.host)
     known = KnownGpus(config.host)
-    heard = HeardXids()
+    yield from _gpus(config, shared, known)
+    yield from _allocators(config, shared, known)
+    yield from _workloads(config, shared)
+
+
+def _gpus(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
+    """Make the readers of the kernel log and of GPUs, each Xid of which is told and counted once."""
+    catalog, clock, counts = shared.catalog, shared.clock, shared.counts
+    heard, boot, log_dir = HeardXids(), boot_id(config.root), config.spool_dir / "kernel-log"
+    untold = UntoldXids(BootFile(log_dir / "untold-xids.json", boot, counts))
     if config.kernel_log.enabled:
-        state_file = config.spool_dir / "kernel-log" / "state.json"
-        log_host = LogHost(config.host, config.rack, config.root, boot_id(config.root), state_file, known, heard)
+        log_host = LogHost(config.host, config.rack, config.root, boot, log_dir / "state.json", known, heard, untold)
         yield KernelLogReader(config.kernel_log, log_host, catalog, clock, counts)
     for reader in (*_driver(config, shared, known), *_gpu_programs(config, shared, known)):
         if hasattr(reader, "vitals"):
             shared.vitals.register(reader.name, reader.vitals)
-        yield WithoutEchoes(reader, heard, counts)
+        yield WithoutEchoes(reader, heard, untold, counts)
     for reader in _exporters(config, shared, known):
-        yield WithoutEchoes(reader, heard, counts)
-    yield from _allocators(config, shared, known)
-    yield from _workloads(config, shared)
+        yield WithoutEchoes(reader, heard, untold, counts)
+    if not config.kernel_log.enabled and config.nvml.enabled != "off":
+        builder = ContentBuilder(config.host, config.rack)
+        yield XidCountReader(XidCells(catalog, untold), builder, clock, config.interval_ms)
 
 
 def _exporters(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:

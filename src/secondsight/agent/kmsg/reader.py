@@ -8,11 +8,10 @@ event), collapsed (it raised the count of one), flood (too many new events at on
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, part_text
+from secondsight.agent.cells import ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg import rules
 from secondsight.agent.kmsg.advice import History
@@ -26,16 +25,15 @@ from secondsight.agent.kmsg.interpret import OFF_BUS_XID, Interpreter
 from secondsight.agent.kmsg.records import Records
 from secondsight.agent.kmsg.source import FileSource, open_source
 from secondsight.agent.kmsg.state import KernelLogState, load_state, save_state
+from secondsight.agent.kmsg.untold import UntoldXids
 from secondsight.agent.kmsg.when import BootTime
+from secondsight.agent.kmsg.xidcount import COLLECTOR, XidCells
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
-from secondsight.model import Quality
 
 logger = logging.getLogger(__name__)
-
-COLLECTOR = "kernel"
 
 REPORTED_SAVE_LOOKS = 5
 SAVE_LOOKS = 60
@@ -55,6 +53,7 @@ class LogHost:
             operator found the host well.
         gpus: What the readers of this host know of its GPUs.
         heard: Told of every Xid, for sources that only repeat the last one.
+        untold: Xids that only those sources told.
     """
 
     host_id: str
@@ -64,6 +63,7 @@ class LogHost:
     state_file: Path
     gpus: KnownGpus = field(default_factory=KnownGpus)
     heard: HeardXids = field(default_factory=HeardXids)
+    untold: UntoldXids = field(default_factory=UntoldXids)
 
 
 class KernelLogReader:
@@ -84,7 +84,6 @@ class KernelLogReader:
         self._unsaved = False
         self._saved_at_look = 0
         self._xids: Counter[tuple[str, int]] = Counter()
-        self._born: set[tuple[str, int]] = set()
         self._restore(load_state(host.state_file) or KernelLogState())
 
     def read(self, tick_ms: int) -> Tick:
@@ -98,7 +97,7 @@ class KernelLogReader:
             feed.clock_stepped(step_ms)
             self._look(feed, now_ms)
         self._same.clear()
-        gathered = Gathered(cells=list(self._cells()))
+        gathered = Gathered(cells=list(self._xid_cells.give(self._xids)))
         gathered.events = self._bursts.due(min(feed.read_to_ms for feed in self._feeds), now_ms)
         self._unsaved |= bool(gathered.events)
         self._looks += 1
@@ -124,7 +123,7 @@ class KernelLogReader:
         self._boot = BootTime(state.anchor_ms)
         self._healthy_ms = state.healthy_ms
         self._xids.update({(gpu, code): count for gpu, code, count in state.counts})
-        self._born.update(self._xids)
+        self._xid_cells = XidCells(self._catalog, self._host.untold, self._xids)
         try:
             self._bursts.restore(state.open)
         except (KeyError, TypeError, ValueError):
@@ -217,22 +216,14 @@ class KernelLogReader:
             self._interpreter.gpus.list_again()
 
     def _count_xid(self, finding: Xid | OffBus, time_ms: int, *, opened: bool) -> None:
-        """Count an Xid; a GPU off the bus without one counts where it is not told twice."""
+        """Count an Xid that nobody else counted; a GPU off the bus without one counts where it is not told twice."""
         code = finding.code if isinstance(finding, Xid) else OFF_BUS_XID
         entity, known = self._interpreter.gpu(finding.address)
         for name in {entity, known["pci_bus_id"]}:
             self._host.heard.hear(name, code, time_ms)
-        counted = isinstance(finding, Xid) or opened
+        counted = (isinstance(finding, Xid) or opened) and not self._host.untold.absorb(entity, code, time_ms)
         if counted and ((entity, code) in self._xids or len(self._xids) < XID_COUNTS_MAXIMUM):
             self._xids[entity, code] += 1
-
-    def _cells(self) -> Iterator[Cell]:
-        """Give the counts of Xids; a count is born as 0, so that its first increase is one."""
-        metric = self._catalog.get("gpu_xid_errors_total")
-        for (entity, code), count in self._xids.items():
-            value = count if (entity, code) in self._born else 0
-            yield Cell(metric, entity, part_text([("xid", str(code))]), value, Quality.OK)
-        self._born.update(self._xids)
 
     def _lose(self, feed: Feed, now_ms: int) -> None:
         """Declare lines that were overwritten before they were read."""
