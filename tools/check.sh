@@ -15,6 +15,10 @@ if ! command -v cc >/dev/null && [ "$(id -u)" = 0 ]; then
   step "installing a C compiler for the stub of NVML"
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev >/dev/null
 fi
+if ! command -v systemd-analyze >/dev/null && [ "$(id -u)" = 0 ]; then
+  step "installing systemd to check the agent's unit"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null
+fi
 step "servers for the tests" && bash tools/kafka.sh
 step format && "$bin/ruff" format --check --quiet src tests bench tools
 step lint && "$bin/ruff" check --quiet src tests bench tools
