@@ -3,6 +3,7 @@
 import itertools
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def place(running, tmp_path, request):
-    host = request.node.name.removeprefix("test_").replace("_", "-")[:60]
+    host = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:60].strip("-")
     with site(running, tmp_path / "site", host) as made:
         yield made
 
@@ -71,7 +72,9 @@ def test_sigterm_amid_a_send_that_hangs(place):
 
 
 @pytest.mark.crash
-def test_kill_9_at_any_moment(place):
+@pytest.mark.parametrize("batch_seconds", [pytest.param(0.0, id="at-once"), pytest.param(3.0, id="held")])
+def test_kill_9_at_any_moment(place, batch_seconds):
+    place.configure(batch_seconds=batch_seconds)
     chance = random.Random(29)
     place.gate.faults = lambda: chance.choice(["pass", "pass", "deaf", "cut"])
     for _ in range(4):
