@@ -200,6 +200,10 @@ def _refused_body(post: Post, head: HeadView, refusal: Refusal, stage: str) -> b
             "values": head.values,
             "first_tick_ms": head.first_tick_ms if head.ticks else None,
             "last_tick_ms": head.last_tick_ms if head.ticks else None,
+            "spool_id": head.spool_id,
+            "first_sequence": head.first_sequence,
+            "last_sequence": head.last_sequence,
+            "correction_ms": head.correction_ms,
             "stage": stage,
             "payload_base64": base64.b64encode(payload).decode(),
         }

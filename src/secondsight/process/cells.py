@@ -56,6 +56,11 @@ class Lane:
         """Return the positions of its rows."""
         return np.concatenate([np.arange(start, stop) for start, stop in self.ranges] or [np.empty(0, np.intp)])
 
+    @property
+    def size(self) -> int:
+        """Return how many rows it has."""
+        return sum(stop - start for start, stop in self.ranges)
+
     def add(self, start: int, stop: int) -> None:
         """Note that rows from `start` to `stop` are its own."""
         if self.ranges and self.ranges[-1][1] == start:
@@ -81,6 +86,7 @@ class Window:
         size: Rows in use; all arrays are longer.
         dirty: Rows that differ from what was written.
         written: Rows of which some version was written.
+        filled: Number of values of each row as written; -1 where it was not written since it is here.
     """
 
     def __init__(self, layout: Layout, start_ms: int, capacity: int = 256) -> None:
@@ -103,6 +109,7 @@ class Window:
         self.origin = np.zeros(capacity, np.int32)
         self.dirty = np.zeros(capacity, np.bool_)
         self.written = np.zeros(capacity, np.bool_)
+        self.filled = np.full(capacity, -1, np.int32)
         self.values = [np.zeros((len(group.metrics), capacity), group.dtype) for group in self.layout.groups]
         self.quality = [np.zeros((len(group.metrics), capacity), np.uint8) for group in self.layout.groups]
 
@@ -161,9 +168,23 @@ class Window:
         if newer:
             chosen = pile if not others else pile.select(newer)
             self._put(chosen.piece, [(collector, chosen.member_rows) for collector in chosen.collectors], done)
-        for number in others:
-            self._settle(pile.member(number), done)
+        if others:
+            self._settle_pile(pile.select(others) if newer else pile, done)
         return done
+
+    def _settle_pile(self, pile: Pile, done: Settled) -> None:
+        """Merge members into rows that are there already, all at once; where some are not, one after the other."""
+        piece, size = pile.piece, pile.member_rows
+        found = [
+            self._find(collector, piece.series[start : start + size], piece.time_ms[start : start + size])
+            for start, collector in zip(range(0, piece.rows, size), pile.collectors, strict=True)
+        ]
+        rows = np.concatenate(found)
+        if rows.min() >= 0 and np.unique(rows).size == rows.size:
+            self._merge(piece, rows, done)
+            return
+        for number in range(len(pile.collectors)):
+            self._settle(pile.member(number), done)
 
     def _append(self, pieces: Sequence[Piece], done: Settled) -> None:
         """Add rows at the end; the pieces are alike."""
@@ -218,7 +239,7 @@ class Window:
 
     def _settle(self, piece: Piece, done: Settled) -> None:
         """Merge a piece into rows that may be there already; append those that are not."""
-        rows = self._find(piece)
+        rows = self._find(piece.collector, piece.series, piece.time_ms)
         missing = np.flatnonzero(rows < 0)
         there = np.flatnonzero(rows >= 0)
         if there.size:
@@ -226,15 +247,16 @@ class Window:
         if missing.size:
             self._append([select_rows(piece, missing) if there.size else piece], done)
 
-    def _find(self, piece: Piece) -> Rows:
-        lane = self.lanes[piece.collector]
+    def _find(self, collector: int, series: I32, time_ms: I64) -> Rows:
+        """Return where rows of a collector are, -1 where they are not."""
+        lane = self.lanes[collector]
         if lane.index is None:
             rows = lane.rows()
             lane.index = dict(
                 zip(self._keys(self.series[rows], self.time_ms[rows]).tolist(), rows.tolist(), strict=True)
             )
         find = lane.index.get
-        return np.array([find(key, -1) for key in self._keys(piece.series, piece.time_ms).tolist()], np.intp)
+        return np.array([find(key, -1) for key in self._keys(series, time_ms).tolist()], np.intp)
 
     def _merge(self, piece: Piece, rows: Rows, done: Settled) -> None:
         changed = self._merge_description(piece, rows)
@@ -309,6 +331,7 @@ _DESCRIPTION = (
     "origin",
     "dirty",
     "written",
+    "filled",
 )
 
 

@@ -74,12 +74,14 @@ class SchemaPlan:
     Attributes:
         cell_group, cell_column: Column of the schema -> group and column of the layout, -1 where it has no place.
         dropped: (metric, reason) of columns without a place.
+        places: Columns of the layout that it fills, as one number each.
     """
 
     groups: tuple[GroupPlan, ...]
     cell_group: NDArray[np.intp]
     cell_column: NDArray[np.intp]
     dropped: tuple[tuple[str, str], ...]
+    places: frozenset[int]
 
 
 def layout_of(kind: EntityKind, metrics: Iterable[Metric]) -> Layout:
@@ -107,7 +109,8 @@ def plan_schema(schema: Schema, layout: Layout) -> SchemaPlan:
     ]
     dropped = tuple((column.metric, reason) for column, reason in zip(schema.columns, reasons, strict=True) if reason)
     cells = np.array(places, np.intp).reshape(-1, 2)
-    return SchemaPlan(_group_plans(schema, cells), cells[:, 0], cells[:, 1], dropped)
+    filled = frozenset(group << 16 | column for group, column in places if group >= 0)
+    return SchemaPlan(_group_plans(schema, cells), cells[:, 0], cells[:, 1], dropped, filled)
 
 
 def _misfit(column: Column, layout: Layout) -> str:

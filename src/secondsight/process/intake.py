@@ -5,6 +5,7 @@ there), then pieces of one schema are applied together. Until the batch is throu
 again after `Retryable` changes nothing that was taken already.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,21 +42,31 @@ from secondsight.process.land import (
     is_owned,
     plan_row,
 )
+from secondsight.process.ledger import Told, name_of
 from secondsight.process.load import load_pieces
 from secondsight.process.misfits import FUTURE_TIME, column_values, fitting, misfits, timely
 from secondsight.process.pieces import Piece, Pile
 from secondsight.process.restamp import Restamper
 from secondsight.process.spans import SpanKey
 from secondsight.process.stacks import MAX_MEMBERS, Likeness, Member, likeness, piles_of, sound_members
+from secondsight.process.tell import (
+    item_of_gateway,
+    item_of_refused,
+    item_of_shed,
+    items_of_future,
+    told_of_frame,
+    told_of_members,
+)
 from secondsight.process.watermark import Progress
 from secondsight.process.world import HORIZON_MS, World
 from secondsight.store.schema import raw_table, rollup_table
 from secondsight.wire.blocks import SCALARS
-from secondsight.wire.content import Frame, Header
+from secondsight.wire.content import Event, Frame, Header
 from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
 from secondsight.wire.frame import OpenFrame, read_content, read_frame
 from secondsight.wire.header import HeadView, header_of, read_header
 
+DECLARATION = "agent_shed"
 MAX_LATE = 256
 """Windows that late pieces are taken into in one step, so that fresh ones do not wait for them."""
 
@@ -70,6 +81,7 @@ class Batch:
         piles: Kind, window start, pile, position of the record of each member.
         observed: (progress, head, newest event time, admission, log time).
         facts: Allocation facts with the position of their record.
+        told: What its frames tell the ledger.
     """
 
     pieces: dict[tuple[EntityKind, int, bytes], list[tuple[Piece, Position]]] = field(
@@ -80,6 +92,7 @@ class Batch:
     observed: list[tuple[Progress, HeadView, int, int, int]] = field(default_factory=list)
     facts: list[tuple[Fact, Position]] = field(default_factory=list)
     keys: list[tuple[object, ...]] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
 
     def spans(self) -> set[SpanKey]:
         """Return the spans that it adds to."""
@@ -141,6 +154,8 @@ class Intake:
                 self._take_together(alike, members[first : first + MAX_MEMBERS], batch)
         self._set_aside(batch)
         self._apply_all(batch)
+        for told in batch.told:
+            self._world.ledger.take(told, later=told.key in self._world.late.items)
         self._restamper.take(batch.facts)
         for progress, view, newest_ms, ingest_ms, log_ms in batch.observed:
             progress.observe(view, newest_ms, ingest_ms, log_ms)
@@ -184,7 +199,11 @@ class Intake:
             self._refuse(envelope, position, error)
 
     def _refuse(self, envelope: Envelope, position: Position, error: Permanent) -> None:
-        self._dead(refused_row(position, error, envelope, _header_of(envelope)))
+        header = _header_of(envelope)
+        self._dead(refused_row(position, error, envelope, header))
+        item = None if header is None else item_of_refused(envelope, header, error)
+        if item is not None:
+            self._world.ledger.take_item(item)
 
     def _decode_body(self, envelope: Envelope, position: Position, batch: Batch) -> None:
         landing = self._world.writer.landing
@@ -193,9 +212,15 @@ class Intake:
                 row = plan_row(envelope)
                 landing.add("plans", row, row["version"])
             case RecordType.REFUSED:
-                self._dead(gateway_row(position, envelope))
+                self._take_refusal(gateway_row(position, envelope), envelope)
             case RecordType.FRAME:
                 self._decode_frame(envelope, position, batch)
+
+    def _take_refusal(self, row: Row, envelope: Envelope) -> None:
+        self._dead(row)
+        item = item_of_gateway(envelope, row, json.loads(envelope.body))
+        if item is not None:
+            self._world.ledger.take_item(item)
 
     def _decode_frame(self, envelope: Envelope, position: Position, batch: Batch) -> None:
         """Put a frame to those like it, or take it in."""
@@ -238,12 +263,24 @@ class Intake:
         decoded = decode_rows(frame, envelope.ingest_time_ms, plan, subjects)
         for start_ms, piece in decoded.pieces:
             batch.pieces[view.kind, start_ms, view.schema_hash].append((piece, position))
-        self._note_losses(Source(envelope, frame), position, plan, decoded)
-        self._land(Source(envelope, frame), position, batch)
+        source = Source(envelope, frame)
+        self._tell(source, collector, plan, batch)
+        self._note_losses(source, position, plan, decoded)
+        self._land(source, position, batch)
         self._see_entities(envelope, frame, decoded)
         batch.keys.append(frame_key(envelope, view))
         batch.observed.append((progress, view, decoded.newest_ms, envelope.ingest_time_ms, position.append_ms))
         world.metrics.count("processor_values_total", view.values)
+
+    def _tell(self, source: Source, collector: int, plan: SchemaPlan, batch: Batch) -> None:
+        """Tell the ledger of a frame that was read alone."""
+        header, ledger = source.frame.header, self._world.ledger
+        times = header.tick_times_ms + header.correction_ms
+        stored = int(np.searchsorted(times, source.envelope.ingest_time_ms + FUTURE_MS, side="right"))
+        ledger.know(name_of(header.schema_hash, header.entities_hash), plan.places)
+        batch.told.extend(told_of_frame(source.frame, collector, times[:stored], plan.dropped))
+        for item in items_of_future(source, stored):
+            ledger.take_item(item)
 
     def _take_together(self, alike: Likeness, members: list[Member], batch: Batch) -> None:
         """Take in frames that are alike; those that do not hold what they announce are refused one by one."""
@@ -262,6 +299,9 @@ class Intake:
         if not taken:
             return
         opened, positions = taken[0].opened, [member.position for member in taken]
+        for entities_hash in {member.opened.view.entities_hash for member in taken}:
+            self._world.ledger.know(name_of(opened.view.schema_hash, entities_hash), self._plan(opened).places)
+        batch.told.extend(told_of_members(taken, [each.collector for each in subjects], alike))
         for start_ms, pile in piles_of(taken, subjects, self._plan(opened), alike):
             batch.piles.append((opened.view.kind, start_ms, pile, positions))
         self._world.metrics.count("processor_values_total", sum(member.opened.view.values for member in taken))
@@ -324,16 +364,22 @@ class Intake:
             self._dead(lost_row(position, loss, source.envelope, source.frame.header))
         attribute = self._attribute(source)
         for event in content.events:
-            landing.add("events", event_row(source, event, attribute), event.version)
-            if is_owned(event):
-                fact = fact_of(source, event)
-                landing.add("allocations", allocation_row(fact), fact.version)
-                batch.facts.append((fact, position))
+            self._land_event(source, event, event_row(source, event, attribute), position, batch)
         for info in content.infos:
             landing.add("infos", info_row(source, info, attribute))
         for rows in content.histograms:
             for row in histogram_rows(source, rows, attribute):
                 landing.add("histograms_1s", row, row["version_lo"])
+
+    def _land_event(self, source: Source, event: Event, row: Row, position: Position, batch: Batch) -> None:
+        landing = self._world.writer.landing
+        landing.add("events", row, event.version)
+        if event.metric == DECLARATION:
+            self._world.ledger.take_item(item_of_shed(source, event, row["event_time"]))
+        if is_owned(event):
+            fact = fact_of(source, event)
+            landing.add("allocations", allocation_row(fact), fact.version)
+            batch.facts.append((fact, position))
 
     def _attribute(self, source: Source) -> Callable[[str, str, int], Attribution]:
         world, place = self._world, (source.envelope.tenant_id, source.envelope.cluster_id)
@@ -482,6 +528,7 @@ def reopen(world: World, keys: Sequence[SpanKey]) -> None:
             pieces[start_ms].append(piece)
     for start_ms, some in pieces.items():
         state.window(start_ms).apply(some)
+    world.load_accounts(state.kind, keys)
     for key in keys:
         state.window(key[1])
         span = world.spans.get(key)

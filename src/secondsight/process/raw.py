@@ -78,6 +78,22 @@ def raw_columns(
     return columns
 
 
+def filled(columns: Mapping[str, ColumnValues]) -> NDArray[np.int32]:
+    """Return how many values each of the rows has that `raw_columns` made."""
+    version = columns["version"]
+    return (version.high >> _48).astype(np.int32) if isinstance(version, WideColumn) else np.zeros(0, np.int32)
+
+
+def count_values(window: Window, rows: Rows) -> NDArray[np.int32]:
+    """Return how many values some rows of a window have."""
+    taken = [_taken(window, group, rows) for group in range(len(window.values))]
+    counted = np.zeros(rows.size, np.int32)
+    for group in taken:
+        full = len(group.names) if group.present is None else group.present.sum(axis=0, dtype=np.int32)
+        counted += np.int32(full)
+    return counted
+
+
 def attribution_columns(codes: I32, allocations: Allocations) -> dict[str, ColumnValues]:
     """Return the attribution columns of rows."""
     items = allocations.attributions.items

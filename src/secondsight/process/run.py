@@ -21,6 +21,9 @@ from secondsight.process.spans import SpanKey
 from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
 
+OpenWindow = tuple[str, str, str, str, int]
+"""Tenant, cluster, collector, kind, start."""
+
 LONGEST_WAIT_SECONDS = 10.0
 PACE_SECONDS = 0.2
 LATE_SECONDS = 0.5
@@ -28,6 +31,8 @@ LATE_SECONDS = 0.5
 MAX_LATE_ROWS = 2_000_000
 """Late rows that may wait; beyond it the log is not read until some are taken in."""
 FINISH_SECONDS = 5.0
+SHOW_SECONDS = 30.0
+"""How often the accounts of open windows are written."""
 MANY_SPANS, DUE_SECONDS = 256, 2.0
 SMALL_SHARE = 8
 """A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
@@ -82,7 +87,7 @@ class Processor:
         self.world = World(store, catalog, clock, self.metrics)
         self._intake = Intake(self.world, open_definitions)
         self._settler = Settler(self.world)
-        self._rollup_at = self._due_at = clock.monotonic_seconds()
+        self._rollup_at = self._due_at = self._shown_at = clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = self._behind = False
         self._stop = Flag()
@@ -179,6 +184,12 @@ class Processor:
         if left_seconds > 0 and not self._behind and not self.has_more:
             self._clock.sleep(left_seconds)
 
+    def open_windows(self) -> set[OpenWindow]:
+        """Return the windows that are not written off; for any thread."""
+        world = self.world
+        keys = {*list(world.spans.open), *list(world.spans.closing), *list(world.late.items)}
+        return {(*world.place_of(key[2])[:2], world.place_of(key[2])[3], key[0].value, key[1]) for key in keys}
+
     def close(self) -> None:
         """Leave the log without writing or committing; may be called twice. Reading again gives the same rows."""
         if not self._closed:
@@ -196,6 +207,9 @@ class Processor:
             self._settler.more = False
         if keys:
             self.metrics.count("processor_windows_closed_total", self._settler.close(keys))
+        if now_seconds - self._shown_at >= SHOW_SECONDS:
+            self._shown_at = now_seconds
+            self.world.ledger.show_open()
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()

@@ -12,11 +12,14 @@ from secondsight.log.embedded import EmbeddedConsumer
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.retention import enforce_retention
 from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
+from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
+from secondsight.store.schema import tables
 from secondsight.store.serve import start_store_server
+from secondsight.store.spec import TableSpec
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +93,9 @@ def _process(
         window_bytes=config.window_mib * MIB,
     )
     processor = Processor(*consumers, store, load_catalog(config.catalogue), clock, settings)
+    checker = Checker(store, _specs(config), clock, processor.metrics, processor.open_windows)
+    checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
+    checking.start()
     keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
     if config.kafka is None:
         keeping.start()
@@ -102,8 +108,13 @@ def _process(
     finally:
         processor.close()
         stop.set()
+        checking.join()
         if config.kafka is None:
             keeping.join()
+
+
+def _specs(config: ServeConfig) -> dict[str, TableSpec]:
+    return {spec.name: spec for spec in tables(load_catalog(config.catalogue))}
 
 
 def _keep_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:

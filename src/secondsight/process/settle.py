@@ -14,6 +14,7 @@ from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of
 from secondsight.process.intake import reopen
 from secondsight.process.kinds import KindState
 from secondsight.process.late import PriorSource, Replaced, distinct, replaced
+from secondsight.process.ledgerrows import stored_counts
 from secondsight.process.load import Stored, load_rollup_keys
 from secondsight.process.lookback import windows_after
 from secondsight.process.pieces import Rows
@@ -98,6 +99,7 @@ class Settler:
             world.writer.landing.add("entities", row, row["version"])
         world.entities.done()
         world.writer.flush_landing()
+        world.write_ledger()
         world.write_progress()
 
     def offsets(self) -> dict[int, int]:
@@ -148,6 +150,9 @@ class Settler:
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
             made.append(self._roll_up(state, window, rows, (counted, told), old))
         self._bury(state, start_ms, old, made)
+        held = stored_counts(window, counted)
+        for number in collectors:
+            world.ledger.close((state.kind, start_ms, number), held.get(number))
         self._leave(state, window, spans, counted)
 
     def _load_forced(self, batch: Sequence[SpanKey]) -> None:

@@ -1,5 +1,6 @@
 """Hold everything the processor knows, and take it over from the store when it starts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +14,11 @@ from secondsight.process.batches import Backlog
 from secondsight.process.enrich import Attribution, Fact, Subject
 from secondsight.process.entities import EntityBook
 from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.ledger import Ledger
+from secondsight.process.ledgerrows import ledger_table, load_accounts
 from secondsight.process.owners import Owners
 from secondsight.process.series import Interner
-from secondsight.process.spans import OpenSpans
+from secondsight.process.spans import OpenSpans, SpanKey
 from secondsight.process.stamps import Stamps
 from secondsight.process.watermark import Progress
 from secondsight.process.write import Writer
@@ -66,6 +69,7 @@ class World:
         self.late = Backlog()
         self.writer = Writer(store, catalog, metrics)
         self.entities = EntityBook()
+        self.ledger = Ledger(self.place_of)
         self.positions: dict[int, int] = {}
         self.frontiers: dict[int, int] = {}
         self.started_ms = clock.now_ms()
@@ -84,6 +88,32 @@ class World:
     def attribution_at(self, kind: EntityKind, host_id: str, subject: Subject, time_ms: int) -> Attribution:
         """Return whose a row about a subject was at an instant."""
         return self.owners.at(kind, host_id, subject, time_ms).attribution
+
+    def place_of(self, collector: int) -> tuple[str, str, str, str]:
+        """Return tenant, cluster, host and id of a collector."""
+        tenant, _, cluster, name = self.collectors.items[collector]
+        progress = self.progress.get(collector)
+        return tenant, cluster, progress.host_id if progress else "", name
+
+    def load_accounts(self, kind: EntityKind, keys: Sequence[SpanKey]) -> None:
+        """Have the ledger go on with accounts of spans of one cluster that are opened again.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        self.write_ledger()
+        self.ledger.load(keys, load_accounts(self.store, self.collectors, kind, keys))
+
+    def write_ledger(self) -> None:
+        """Write the rows of the ledger that wait.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        rows = self.ledger.take_rows()
+        if rows:
+            self.store.insert("ledger", ledger_table(self.writer.spec("ledger"), rows))
+            self.ledger.written()
 
     def write_rollups(self) -> None:
         """Write the rollups that wait, having noted first which windows they are of: a crash between them is seen.
@@ -164,7 +194,9 @@ class World:
     def forget(self, partitions: set[int]) -> None:
         """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
         self.late.forget(partitions)
-        for kind, start_ms, collector in self.spans.forget(partitions):
+        gone = self.spans.forget(partitions)
+        self.ledger.forget(gone)
+        for kind, start_ms, collector in gone:
             window = self.kinds[kind].windows.get(start_ms)
             if window is not None and collector in window.lanes:
                 window.dirty[window.lanes[collector].rows()] = False

@@ -17,12 +17,13 @@ from secondsight.process.enrich import Allocations
 from secondsight.process.kinds import KindState
 from secondsight.process.land import Landing, Row
 from secondsight.process.pieces import Rows
-from secondsight.process.raw import raw_columns
+from secondsight.process.raw import filled, raw_columns
 from secondsight.process.series import CLUSTER, I32, TENANT
 from secondsight.process.stamps import Stamps
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import raw_table, rollup_table, tables
+from secondsight.store.spec import TableSpec
 
 MAX_INSERT_ROWS = 200_000
 ANNOUNCE_AGAIN_MS = 60_000
@@ -41,6 +42,10 @@ class Writer:
         self.rollup_rows = 0
         self.landing = Landing(self._specs)
         self._announced: dict[tuple[str, Place, int], int] = {}
+
+    def spec(self, table: str) -> TableSpec:
+        """Return the description of a table."""
+        return self._specs[table]
 
     def announce(self, table: str, places: Iterable[Place], start_ms: int, now_ms: int) -> None:
         """Note that rows of a window may be in the store twice; written by the next flush before anything else."""
@@ -70,7 +75,9 @@ class Writer:
         made = []
         for window, rows in _in_parts(batch):
             marks = stamps.of(window.series[rows], window.time_ms[rows])
-            made.append(arrow_table(spec, raw_columns(window, rows, state.series, allocations, marks)))
+            columns = raw_columns(window, rows, state.series, allocations, marks)
+            window.filled[rows] = filled(columns)
+            made.append(arrow_table(spec, columns))
             if sum(each.num_rows for each in made) >= MAX_INSERT_ROWS:
                 self._insert(spec.name, made)
                 made = []

@@ -115,6 +115,7 @@ def fixed_tables() -> tuple[TableSpec, ...]:
         _progress(),
         _rewrites(),
         _dead_letters(),
+        _ledger(),
         _schema_version(),
     )
     return tuple(replace(spec, settings=COMPRESSED) for spec in specs)
@@ -266,6 +267,39 @@ def _dead_letters() -> TableSpec:
         "ReplacingMergeTree",
         ("tenant_id", "cluster_id", "stage", "ingest_time", "id"),
         ("toYYYYMM(ingest_time)",),
+    )
+
+
+def _ledger() -> TableSpec:
+    return TableSpec(
+        "ledger",
+        (
+            *_names("tenant_id", "cluster_id", "host_id", "collector_id"),
+            ColumnSpec("spool_id", "UInt64", STEPS),
+            *_names("kind"),
+            ColumnSpec("window_start", TIME_S, TIMES),
+            *_names("outcome", "reason"),
+            ColumnSpec("item", "String", "ZSTD(1)"),
+            ColumnSpec("rows", "UInt64", STEPS),
+            ColumnSpec("values", "UInt64", STEPS),
+            *_times("last_time"),
+            ColumnSpec("records", "String", "ZSTD(1)"),
+            VERSION_64,
+        ),
+        "ReplacingMergeTree(version)",
+        (
+            "tenant_id",
+            "cluster_id",
+            "toStartOfHour(window_start)",
+            "collector_id",
+            "kind",
+            "spool_id",
+            "window_start",
+            "outcome",
+            "reason",
+            "item",
+        ),
+        ("toYYYYMM(window_start)",),
     )
 
 

@@ -109,6 +109,18 @@ def sound(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape)
     return good
 
 
+def values_by_tick(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape) -> I64:
+    """Return how many values blocks of one shape have of each tick, shape (frames, ticks)."""
+    plain = np.frombuffer(shape.codes, np.uint8)
+    plain = plain[plain != MIXED]
+    rows = np.full((len(views), shape.rows), np.count_nonzero(~_lacks(plain)), np.int64)
+    mixed = _mixed_codes(_table(blocks), shape)
+    if mixed.size:
+        rows += (~_lacks(mixed)).sum(axis=1)
+    counted: I64 = rows.reshape(len(views), views[0].ticks, -1).sum(axis=2)
+    return counted
+
+
 def tick_times(buffers: Sequence[bytes], views: Sequence[HeadView]) -> I64:
     """Return the tick times of heads with equally many ticks, shape (frames, ticks)."""
     times = np.empty((len(views), views[0].ticks), np.int64)

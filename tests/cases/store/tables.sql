@@ -698,6 +698,28 @@ PARTITION BY (toYYYYMM(ingest_time))
 ORDER BY (tenant_id, cluster_id, stage, ingest_time, id)
 SETTINGS default_compression_codec = 'ZSTD(1)';
 
+CREATE TABLE IF NOT EXISTS `secondsight`.`ledger` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `spool_id` UInt64 CODEC(Delta,ZSTD(1)),
+  `kind` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `outcome` LowCardinality(String),
+  `reason` LowCardinality(String),
+  `item` String CODEC(ZSTD(1)),
+  `rows` UInt64 CODEC(Delta,ZSTD(1)),
+  `values` UInt64 CODEC(Delta,ZSTD(1)),
+  `last_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `records` String CODEC(ZSTD(1)),
+  `version` UInt64
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start))
+ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), collector_id, kind, spool_id, window_start, outcome, reason, item)
+SETTINGS default_compression_codec = 'ZSTD(1)';
+
 CREATE TABLE IF NOT EXISTS `secondsight`.`schema_version` (
   `fingerprint` UInt64,
   `version` UInt32,
