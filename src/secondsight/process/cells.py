@@ -56,6 +56,11 @@ class Lane:
         """Return the positions of its rows."""
         return np.concatenate([np.arange(start, stop) for start, stop in self.ranges] or [np.empty(0, np.intp)])
 
+    @property
+    def size(self) -> int:
+        """Return how many rows it has."""
+        return sum(stop - start for start, stop in self.ranges)
+
     def add(self, start: int, stop: int) -> None:
         """Note that rows from `start` to `stop` are its own."""
         if self.ranges and self.ranges[-1][1] == start:
@@ -81,6 +86,7 @@ class Window:
         size: Rows in use; all arrays are longer.
         dirty: Rows that differ from what was written.
         written: Rows of which some version was written.
+        filled: Number of values of each row as written; -1 where it was not written since it is here.
     """
 
     def __init__(self, layout: Layout, start_ms: int, capacity: int = 256) -> None:
@@ -103,6 +109,7 @@ class Window:
         self.origin = np.zeros(capacity, np.int32)
         self.dirty = np.zeros(capacity, np.bool_)
         self.written = np.zeros(capacity, np.bool_)
+        self.filled = np.full(capacity, -1, np.int32)
         self.values = [np.zeros((len(group.metrics), capacity), group.dtype) for group in self.layout.groups]
         self.quality = [np.zeros((len(group.metrics), capacity), np.uint8) for group in self.layout.groups]
 
@@ -324,6 +331,7 @@ _DESCRIPTION = (
     "origin",
     "dirty",
     "written",
+    "filled",
 )
 
 
