@@ -11,7 +11,7 @@ from secondsight.agent.kmsg.pci import PATTERN, Address, parse_address
 from secondsight.agent.kmsg.rules import Rule, rule_of
 
 _XID = re.compile(
-    rf"NVRM: Xid \((?:PCI:)?(?P<pci>{PATTERN})(?:,? GPU-I:(?P<gi>\d{1, 4}))?(?:,? GPU-CI:(?P<ci>\d{1, 4}))?\): ?"
+    rf"NVRM: Xid \((?:PCI:)?(?P<pci>{PATTERN})(?:,? GPU-I:(?P<gi>\d{{1,4}}))?(?:,? GPU-CI:(?P<ci>\d{{1,4}}))?\): ?"
     r"(?P<xid>\d{1,6})\b(?:, ?(?P<rest>.*))?",
     re.DOTALL,
 )
