@@ -170,7 +170,7 @@ def test_a_bad_end_between_two_turns_of_the_journal(tmp_path: Path) -> None:
     rig.take(2)
     rig.die()
     rig.begin()
-    assert set(rig.rows()) == {(0, 1), (1, 2)}
+    assert sorted(rig.rows()) == [(0, 1), (1, 2)]
 
 
 def test_a_journal_cut_anywhere_gives_what_is_whole(tmp_path: Path) -> None:

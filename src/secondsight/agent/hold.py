@@ -65,7 +65,7 @@ class HeldTicks:
         """Write what an earlier process held when it ended; call it first."""
         found = self._journal.recover(known)
         if found:
-            self._writer.write_all(found, len(found))
+            self._writer.write_again(found)
             logger.info("%d contents that were held when the agent ended badly are spooled", len(found))
         for number in (0, 1):
             self._journal.spooled(number)

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.split import Splitter
-from secondsight.agent.spool.classes import Spools
+from secondsight.agent.spool.classes import Spools, TickKey
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.errors import SecondsightError
@@ -21,6 +21,7 @@ from secondsight.model import Priority
 from secondsight.wire.content import Content
 from secondsight.wire.frame import encode
 from secondsight.wire.header import Stamp
+from secondsight.wire.schema import named_entities, named_schema
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +83,17 @@ class TickWriter:
             ]
         )
 
-    def write_all(self, pieces: Sequence[Stamped], ticks: int = 1) -> None:
-        """Spool contents of `ticks` ticks with one append."""
+    def write_again(self, pieces: Sequence[Stamped]) -> None:
+        """Spool contents, each of one tick, that may be spooled already, as a whole or but for some classes."""
+        self.write_all(pieces, len(pieces), self._keeping.spools.newest_ticks())
+
+    def write_all(self, pieces: Sequence[Stamped], ticks: int = 1, known: Collection[TickKey] = ()) -> None:
+        """Spool contents of `ticks` ticks with one append, but for those that are `known`."""
         frames: defaultdict[Priority, list[bytes]] = defaultdict(list)
         for stamp, content in pieces:
             for priority, piece in self._keeping.splitter.split(content).items():
-                frames[priority].append(encode(stamp, piece, inline=not self.keep_definitions(piece)))
+                if not known or _key(stamp, piece) not in known:
+                    frames[priority].append(encode(stamp, piece, inline=not self.keep_definitions(piece)))
         if not frames:
             return
         try:
@@ -127,6 +133,12 @@ class TickWriter:
         self._failures += 1
         self._fault = str(error)
         logger.log(level, "%d ticks (%s) are lost, or a part of them: %s", ticks, source, error)
+
+
+def _key(stamp: Stamp, content: Content) -> TickKey:
+    """Return what tells the first tick of a frame from all others."""
+    schema, entities = named_schema(content.schema), named_entities(content.entities)
+    return schema.hash, entities.hash, stamp.collector_id, int(stamp.tick_times_ms[0])
 
 
 def _errno(error: BaseException) -> str:

@@ -20,11 +20,12 @@ from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
 from secondsight.agent.spool.records import NO_SPACE, Spool, SpoolRecord
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
 from secondsight.clock import Clock
-from secondsight.errors import Permanent, Retryable
+from secondsight.errors import Permanent, Rejected, Retryable
 from secondsight.log.disk import Disk
 from secondsight.log.record import HEADER_BYTES, MAX_PAYLOAD_BYTES
 from secondsight.log.segments import SegmentConfig
 from secondsight.model import Priority
+from secondsight.wire.header import read_header
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,10 @@ REOPEN_SECONDS = 5.0
 EARLIER, DRAINED = "frames", "frames.drained"
 LATE_FOLDERS = ("p1", "p2")
 """A power cut may cost the last seconds of these; every sync costs the host."""
+
+
+TickKey = tuple[bytes, bytes, str, int]
+"""Hashes of schema and entity table, collector, and instant of a tick of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,18 @@ class Spools:
         """Return what was declared lost and not reported."""
         with self._lock:
             return self._custody.book.waiting
+
+    def newest_ticks(self) -> set[TickKey]:
+        """Return the ticks in the newest segment of each class, settled or not; for what may be spooled already."""
+        with self._lock:
+            records = [record for member in self._members for record in member.spool.newest_records()]
+        found: set[TickKey] = set()
+        for record in records:
+            with suppress(Rejected):
+                header = read_header(record.payload).header
+                place = (header.schema_hash, header.entities_hash, header.collector_id)
+                found.update((*place, tick_ms) for tick_ms in header.tick_times_ms.tolist())
+        return found
 
     def oldest_needed_ms(self) -> int:
         """Return a time that no owed record was appended before."""

@@ -293,6 +293,10 @@ class Spool:
             tally = plus(tally, self.tally_of_span(*span))
         return tally, sum(stop - start for start, stop in spans)
 
+    def newest_records(self) -> list[SpoolRecord]:
+        """Return what can be read of the newest segment, settled or not."""
+        return list(self._walk_all(max(self._sizes, default=0), self.next_sequence)) if self._sizes else []
+
     def heads_around(self, first: int, end: int) -> list[HeadView]:
         """Return the heads of the records just before and after a range, as far as they can be read."""
         records = [self._peek(first - 1), self._peek(end)]
