@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from process_rig import CATALOG, T0, Rig, frame_bytes
-from secondsight.errors import Retryable
+from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
 from secondsight.process.balance import SETTLED_MS, Checker, differences
 from secondsight.process.ledger import Account, Ledger, Name, Ticks, Told, read_records, write_records
@@ -345,3 +345,46 @@ def test_a_value_that_nothing_accounts_for_is_said_to_be_missing():
     assert [row[4:9] for row in ledger.take_rows() if row.outcome == "unexplained"] == [
         ("unexplained", "less", "", 0, 2)
     ]
+
+
+# The answer.
+
+
+def test_an_answer_adds_up(store):
+    from query_fixture import scope_of
+    from secondsight.query.inventory import Inventory
+    from secondsight.query.ledger import Asked, Count, LedgerReader
+    from secondsight.query.plan import Span
+
+    tenant, rig = new_tenant(), Rig(store, T0 + 50_000)
+    ticks = [T0 + 1000 * number for number in range(45)]
+    for spool, names in SPOOLS.items():
+        rows = {("GPU-a", "", place): dict.fromkeys(names, 1) for place in range(len(ticks))}
+        rig.send(frame_bytes(rows, ticks, spool_id=spool), T0 + 46_000, tenant=tenant)
+    told = {"id": "00ff-2", "reason": "floor", "kind": "gpu", "collector": "c1", "rows": "3", "values": "5"}
+    event = Event("agent_shed", "c1", "", T0 + 2000, 3, None, 1, told)
+    rig.send(frame_bytes({}, [], kind=EntityKind.PLATFORM, events=[event], names=[]), tenant=tenant)
+    rig.processor.step()
+    rig.processor.world.ledger.show_open()
+    rig.processor.checkpoint()
+    reader = LedgerReader(Inventory(store, rig.clock))
+    asked = Asked(Span(T0 - 60_000, T0 + 120_000))
+    minute_ms = T0 // 60_000 * 60_000
+    page = reader.read(asked, scope_of(tenant))
+    for entry in page.entries:
+        refused = sum((count for each in entry.spools.values() for count in each.reasons.values()), Count())
+        assert entry.produced == entry.stored + entry.merged + entry.in_flight + refused
+    shown = {entry.key[4]: entry for entry in page.entries}
+    second = shown[minute_ms + 60_000]
+    assert second.in_flight.values > 0 and second.stored == Count()
+    rig.settle()
+    shown = {entry.key[4]: entry for entry in reader.read(asked, scope_of(tenant)).entries}
+    whole = sum((entry.stored for entry in shown.values()), Count())
+    assert whole == Count(45, 135)
+    assert sum((entry.merged for entry in shown.values()), Count()) == Count(45, 0)
+    assert shown[minute_ms].of_reason("shed") == {"floor": Count(3, 5)}
+    assert all(entry.is_balanced for entry in shown.values())
+    assert reader.read(Asked(asked.span, unbalanced=True), scope_of(tenant)).entries == ()
+    assert reader.read(asked, scope_of("somebody-else")).total == 0
+    with pytest.raises(Rejected, match="custody"):
+        reader.read(asked, scope_of(tenant, teams=frozenset({"team-a"})))

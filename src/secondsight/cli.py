@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from secondsight.administer.custody import add_custody
 from secondsight.administer.debug import add_debug
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
@@ -101,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     add_tokens(commands, _command)
     add_plans(commands, _command)
     add_debug(commands, _command, _add_server)
+    add_custody(commands, _command, _add_server)
     _add_import(commands)
     add_doctor(commands, _command)
     return whole

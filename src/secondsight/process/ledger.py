@@ -9,7 +9,7 @@ there. What was never in a span, such as what a gateway refused, is one item eac
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.spans import SpanKey
@@ -22,6 +22,7 @@ Counts = tuple[int, int]
 """Rows, values."""
 Reason = tuple[str, str]
 """Outcome and code."""
+NOTHING: Mapping[Reason, Any] = {}
 
 
 class Name(NamedTuple):
@@ -37,17 +38,15 @@ class Name(NamedTuple):
     phase_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ticks:
+class Ticks(NamedTuple):
     """Rows and values of each tick of a frame in one window, and how many of them were refused and why."""
 
     rows: Sequence[int]
     values: Sequence[int]
-    refused: Mapping[Reason, Sequence[Counts]] = field(default_factory=dict)
+    refused: Mapping[Reason, Sequence[Counts]] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(NamedTuple):
     """What a frame tells of one window: ticks `first` to `first + ticks`, without a break.
 
     Attributes:
@@ -64,7 +63,7 @@ class Told:
     rows: int
     values: int
     each: Callable[[], Ticks]
-    refused: Mapping[Reason, Counts] = field(default_factory=dict)
+    refused: Mapping[Reason, Counts] = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

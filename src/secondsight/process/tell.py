@@ -1,8 +1,9 @@
 """Say what a frame tells the ledger: how many rows and values of which ticks, in which window, and what was refused."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from secondsight.process.stacks import Likeness, Member
 from secondsight.wire.content import Event, Frame, Header, ScalarBlock
 from secondsight.wire.envelope import Envelope
 from secondsight.wire.header import HeadView
+from secondsight.wire.scalars import MIXED
 from secondsight.wire.stacks import tick_times, values_by_tick
 
 
@@ -47,7 +49,7 @@ def told_of_frame(frame: Frame, collector: int, times_ms: I64, dropped: Sequence
         return
     ticks = _ticks(frame, scalars, dropped)
     for run in _runs(frame.header, times_ms.tolist()):
-        yield _told((frame.header, collector), run, ticks, _part(ticks, run))
+        yield _told((frame.header, collector), run, ticks)
 
 
 def items_of_future(source: Source, stored: int) -> Iterator[Item]:
@@ -103,22 +105,35 @@ def item_of_shed(source: Source, event: Event, time_ms: int) -> Item:
 
 
 def told_of_members(members: Sequence[Member], collectors: Sequence[int], alike: Likeness) -> Iterator[Told]:
-    """Give what sound frames of one shape tell. Frames inside one window are told by their headers alone."""
+    """Give what sound frames of one shape tell. Of regular ticks with equally many values the headers say it all."""
     by_tick = _ByTick(members, alike)
+    rows_each, is_even = alike.shape.rows // alike.ticks, MIXED not in alike.shape.codes
     for number, (member, collector) in enumerate(zip(members, collectors, strict=True)):
-        view = member.opened.view
-        first_ms, last_ms = member.span_ms
-        start_ms = window_start(first_ms)
-        step_ms = max(view.interval_ms, 1)
-        if last_ms - first_ms == (view.ticks - 1) * step_ms and last_ms < start_ms + WINDOW_MS:
-            phase_ms, first = (first_ms - start_ms) % step_ms, (first_ms - start_ms) // step_ms
-            name = Name(name_of(view.schema_hash, view.entities_hash), step_ms, phase_ms)
-            key: SpanKey = (view.kind, start_ms, collector)
-            yield Told(key, view.spool_id, name, first, view.ticks, view.rows, view.values, by_tick.of(number))
+        view, (first_ms, last_ms) = member.opened.view, member.span_ms
+        step_ms, ticks = max(view.interval_ms, 1), view.ticks
+        if last_ms - first_ms != (ticks - 1) * step_ms:
+            counted = by_tick.ticks(number)
+            for run in _runs(view, by_tick.times_ms(number)):
+                yield _told((view, collector), run, counted)
             continue
-        ticks = by_tick.of(number)()
-        for run in _runs(view, by_tick.times_ms(number)):
-            yield _told((view, collector), run, ticks, _part(ticks, run))
+        definitions, start = name_of(view.schema_hash, view.entities_hash), 0
+        while start < ticks:
+            window_ms = window_start(first_ms)
+            first, phase_ms = divmod(first_ms - window_ms, step_ms)
+            stop = min(ticks, start - (first_ms - window_ms - WINDOW_MS) // step_ms)
+            some = stop - start
+            if some == ticks:
+                values = view.values
+            elif is_even:
+                values = view.values // ticks * some
+            else:
+                values = sum(by_tick.ticks(number).values[start:stop])
+            name = Name(definitions, step_ms, phase_ms)
+            key: SpanKey = (view.kind, window_ms, collector)
+            each = partial(by_tick.part, number, start, stop)
+            yield Told(key, view.spool_id, name, first, some, some * rows_each, values, each)
+            first_ms += some * step_ms
+            start = stop
 
 
 class _ByTick:
@@ -129,17 +144,19 @@ class _ByTick:
         self._alike = alike
         self._values: list[list[int]] | None = None
 
-    def of(self, number: int) -> Callable[[], Ticks]:
-        """Return what gives the ticks of a member."""
-        return lambda: self._ticks(number)
-
     def times_ms(self, number: int) -> list[int]:
         """Return the event times of a member's ticks."""
         member = self._members[number]
         times: list[int] = (tick_times([member.envelope.body], [member.opened.view])[0] + member.correction_ms).tolist()
         return times
 
-    def _ticks(self, number: int) -> Ticks:
+    def part(self, number: int, start: int, stop: int) -> Ticks:
+        """Return some of the ticks of a member."""
+        ticks = self.ticks(number)
+        return Ticks(ticks.rows[start:stop], ticks.values[start:stop])
+
+    def ticks(self, number: int) -> Ticks:
+        """Return the ticks of a member."""
         if self._values is None:
             views = [member.opened.view for member in self._members]
             counted = values_by_tick([member.data for member in self._members], views, self._alike.shape)
@@ -147,8 +164,8 @@ class _ByTick:
         return Ticks([self._alike.shape.rows // self._alike.ticks] * self._alike.ticks, self._values[number])
 
 
-def _told(whose: tuple[Header | HeadView, int], run: _Run, ticks: Ticks, part: Ticks) -> Told:
-    header, collector = whose
+def _told(whose: tuple[Header | HeadView, int], run: _Run, ticks: Ticks) -> Told:
+    (header, collector), part = whose, _part(ticks, run)
     refused = {reason: _sum(counts) for reason, counts in part.refused.items() if any(map(any, counts))}
     return Told(
         (header.kind, run.window_ms, collector),
@@ -158,7 +175,7 @@ def _told(whose: tuple[Header | HeadView, int], run: _Run, ticks: Ticks, part: T
         run.stop - run.start,
         sum(part.rows),
         sum(part.values),
-        lambda: _part(ticks, run),
+        lambda: part,
         refused,
     )
 

@@ -1,0 +1,160 @@
+"""Serve the ledger: what collectors told, minute by minute, and what became of it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from secondsight.api.models import ErrorAnswer, Shape
+from secondsight.api.parameters import Names, PageParameters, Time
+from secondsight.api.services import Reader, Shared
+from secondsight.errors import Rejected
+from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
+from secondsight.process.ledger import SHED
+from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts
+from secondsight.query.plan import Span
+from secondsight.query.request import parse_cursor, parse_limit
+from secondsight.query.times import format_time, parse_time
+
+router = APIRouter(tags=["custody"], responses={422: {"model": ErrorAnswer}})
+
+
+class CountAnswer(Shape):
+    """Tick rows and values that are not null."""
+
+    rows: int
+    values: int
+
+
+class ReasonAnswer(CountAnswer):
+    """What was not stored for one reason."""
+
+    reason: str
+
+
+class SpoolAnswer(Shape):
+    """What one spool told; 0 is what no spool told, such as what a gateway could not read."""
+
+    spool_id: str
+    produced: CountAnswer
+    shed: list[ReasonAnswer]
+    quarantined: list[ReasonAnswer]
+    dead_lettered: list[ReasonAnswer]
+
+
+class EntryAnswer(Shape):
+    """One minute of event time of a collector.
+
+    produced = stored + merged + shed + quarantined + deadLettered + inFlight. Rows are counted in every class of which
+    they have a cell, so rows of several spools are merged into one; `merged` counts those. `balanced` is false where a
+    difference is left, or one between ledger and tables was reported.
+    """
+
+    tenant_id: str
+    cluster_id: str
+    host_id: str
+    collector_id: str
+    minute: str
+    produced: CountAnswer
+    stored: CountAnswer
+    merged: CountAnswer
+    shed: list[ReasonAnswer]
+    quarantined: list[ReasonAnswer]
+    dead_lettered: list[ReasonAnswer]
+    in_flight: CountAnswer
+    difference: CountAnswer
+    incidents: int
+    balanced: bool
+    spools: list[SpoolAnswer]
+
+
+class LedgerPage(Shape):
+    """A page of minutes, newest first."""
+
+    entries: list[EntryAnswer]
+    total: int
+    next_cursor: str | None
+
+
+class LedgerParameters(PageParameters):
+    """Which minutes of which collectors."""
+
+    cluster: Names = ""
+    host: Names = ""
+    collector: Names = ""
+    from_: Annotated[Time, Field(alias="from")] = "now-15m"
+    to: Time = "now"
+    unbalanced: Annotated[bool, Field(description="Only minutes in which something does not add up.")] = False
+
+
+@router.get("/v1/ledger")
+def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Query()]) -> LedgerPage:
+    """Return per collector and minute what was told and what became of it."""
+    now_ms = services.clock.now_ms()
+    span = Span(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
+    if span.from_ms >= span.to_ms:
+        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
+    start, limit = parse_cursor(asked.cursor), parse_limit(asked.limit)
+    wanted = Asked(
+        span,
+        clusters=_split(asked.cluster),
+        hosts=_split(asked.host),
+        collectors=_split(asked.collector),
+        limit=limit,
+        offset=start,
+        unbalanced=asked.unbalanced,
+    )
+    page = LedgerReader(services.inventory).read(wanted, scope)
+    end = start + len(page.entries)
+    return LedgerPage(
+        entries=[_entry(one) for one in page.entries],
+        total=page.total,
+        next_cursor=str(end) if end < page.total else None,
+    )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (word.strip() for word in text.split(","))))
+
+
+def _entry(one: Entry) -> EntryAnswer:
+    tenant_id, cluster_id, host_id, collector_id, minute_ms = one.key
+    return EntryAnswer(
+        tenant_id=tenant_id,
+        cluster_id=cluster_id,
+        host_id=host_id,
+        collector_id=collector_id,
+        minute=format_time(minute_ms),
+        produced=_count(one.produced),
+        stored=_count(one.stored),
+        merged=_count(one.merged - one.unexplained),
+        shed=_reasons(one.of_reason(SHED)),
+        quarantined=_reasons(one.of_reason(QUARANTINE)),
+        dead_lettered=_reasons(one.of_reason(DEAD_LETTER)),
+        in_flight=_count(one.in_flight),
+        difference=_count(one.unexplained),
+        incidents=one.incidents,
+        balanced=one.is_balanced,
+        spools=[_spool(spool_id, spool) for spool_id, spool in one.spools.items()],
+    )
+
+
+def _spool(spool_id: int, spool: SpoolCounts) -> SpoolAnswer:
+    def of(outcome: str) -> list[ReasonAnswer]:
+        return _reasons({reason: count for (each, reason), count in spool.reasons.items() if each == outcome})
+
+    return SpoolAnswer(
+        spool_id=f"{spool_id:016x}",
+        produced=_count(spool.produced),
+        shed=of(SHED),
+        quarantined=of(QUARANTINE),
+        dead_lettered=of(DEAD_LETTER),
+    )
+
+
+def _count(count: Count) -> CountAnswer:
+    return CountAnswer(rows=count.rows, values=count.values)
+
+
+def _reasons(found: dict[str, Count]) -> list[ReasonAnswer]:
+    return [ReasonAnswer(reason=name, rows=count.rows, values=count.values) for name, count in sorted(found.items())]
