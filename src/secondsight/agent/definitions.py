@@ -69,7 +69,6 @@ class KeptDefinitions:
                 self.known.add(blob)
             self._complain(error)
             return False
-        self._failing = False
         return True
 
     def _read_all(self) -> None:
@@ -107,6 +106,7 @@ class KeptDefinitions:
             out.flush()
             os.fsync(out.fileno())
         temporary.rename(self._folder / name.hex())
+        self._failing = False
         self.known.add(blob)
         self._used_ms[name] = self._clock.now_ms()
         if len(self._used_ms) > self._files_maximum:

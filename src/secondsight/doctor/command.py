@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ SIGNS = {Level.OK: "ok     ", Level.WARNING: "WARNING", Level.FAULT: "FAULT  ", 
 
 def doctor_command(arguments: argparse.Namespace) -> int:
     """Print what is wrong and what to do; 0 if nothing is at fault, 1 if something is."""
+    logging.getLogger("secondsight").setLevel(logging.CRITICAL if arguments.json else logging.ERROR)
     clock = SystemClock()
     named = _examined(arguments, clock)
     if arguments.json:

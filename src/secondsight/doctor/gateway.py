@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from secondsight.agent.answers import code_and_message
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.connection import Answer, Connection, Proxy, parse_proxy
-from secondsight.agent.health.words import plain, width
+from secondsight.agent.health.words import plain, short, width
 from secondsight.agent.plan.fetch import plan_path
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning
@@ -126,8 +126,8 @@ def _name(way: Way) -> Finding:
         return fault(
             f"the name {host} is not known: {found.strerror or found}", "mend the name, or the DNS of this host"
         )
-    addresses = sorted({str(one[4][0]) for one in found})
-    return ok(f"{host} is {', '.join(addresses)}")
+    addresses = sorted({str(one[4][0]) for one in found} - {host})
+    return ok(f"{host} is {', '.join(addresses)}") if addresses else ok(f"{host} is an address")
 
 
 def _connect(way: Way) -> Finding:
@@ -261,13 +261,13 @@ def _clocks(answer: Answer, middle_ms: float, half_ms: float) -> Iterator[Findin
     off_seconds = (middle_ms - int(received)) / 1000
     unsure = half_ms / 1000 + (0 if exact else 0.5)
     way = "ahead of" if off_seconds > 0 else "behind"
-    words = f"this host's clock is {width(abs(off_seconds))} {way} the gateway's (within {width(unsure)})"
+    words = f"this host's clock is {width(abs(off_seconds))} {way} the gateway's"
     if abs(off_seconds) - unsure > CLOCK_REFUSED_SECONDS:
         yield fault(words, "set the clock: chronyc makestep, or timedatectl set-ntp true")
     elif abs(off_seconds) - unsure > CLOCK_SECONDS:
         yield warning(words, "times are corrected by it; still, look after chrony or ntpd")
     else:
-        yield ok(words)
+        yield ok(f"this host's clock agrees with the gateway's, within {short(abs(off_seconds) + unsure)}")
 
 
 def _token(config: AgentConfig, connection: Connection) -> Iterator[Finding]:

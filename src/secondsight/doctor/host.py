@@ -83,7 +83,7 @@ def _slurm(config: AgentConfig, state: State | None) -> Iterator[Finding]:
     folders = {name: folder for name, folder in named.items() if folder is not None}
     for name, folder in folders.items():
         if not folder.is_dir():
-            remedy = f"install -d -m 0755 {folder}, and let the prolog write there"
+            remedy = f"install -d -o root -g secondsight -m 2770 {folder}, and let prolog and epilog write there"
             yield fault(f"agent.slurm.{name} {folder} is not there", remedy)
         elif not os.access(folder, os.R_OK | os.X_OK):
             yield fault(f"agent.slurm.{name} {folder} may not be read", f"chmod o+rx {folder}")

@@ -47,8 +47,8 @@ def _secret(path: Path, name: str, remedy: str) -> Iterator[Finding]:
         yield fault(f"{name} in {path} is empty", remedy)
     elif len(secret.split()) > 1 or not secret.isascii():
         yield fault(f"{path} holds more than {name}", "the file holds the secret alone, in one line")
-    elif mode & (stat.S_IRWXG | stat.S_IRWXO):
-        yield warning(f"{name} in {path} is open to others (mode {stat.S_IMODE(mode):04o})", f"chmod 0600 {path}")
+    elif mode & (stat.S_IWGRP | stat.S_IRWXO):
+        yield warning(f"{name} in {path} is open to others (mode {stat.S_IMODE(mode):04o})", f"chmod g-w,o-rwx {path}")
     else:
         yield ok(f"{name} is in {path}, mode {stat.S_IMODE(mode):04o}")
 

@@ -36,7 +36,10 @@ def _one(target: Target, host_id: str, catalog: Catalog, clock: Clock) -> Findin
     try:
         mapped = reader.scrape(clock.now_ms())
     except (SecondsightError, OSError) as error:
-        remedy = "is the exporter running, and are address, path and token right? curl it from this host"
+        remedy = (
+            "is it running, and are address, path and token right? curl it from this host; what the catalogue lacks"
+        )
+        remedy += " is for docs/guides/adding-a-metric.md"
         return fault(f"{where}: {plain(str(error))}", remedy)
     finally:
         reader.close()

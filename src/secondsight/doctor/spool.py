@@ -38,6 +38,7 @@ def _missing(folder: Path) -> Iterator[Finding]:
     parent = next((one for one in folder.parents if one.exists()), Path("/"))
     if os.access(parent, os.W_OK | os.X_OK):
         yield ok(f"{folder} is not there yet, the agent makes it at its start")
+        yield from _file_system(parent, Path("/proc"))
     else:
         remedy = f"install -d -o secondsight -g secondsight -m 0750 {folder}"
         yield fault(f"{folder} is not there, and {parent} may not be written by user {os.geteuid()}", remedy)

@@ -30,6 +30,16 @@ NVML_CODES = {
     28: "the driver ran out of memory",
     999: "an unknown error of the driver; see the kernel log for an Xid",
 }
+SHED_WORDS = {
+    "disk_full": "disk full",
+    "spool_full": "spool full",
+    "floor": "too little free space",
+    "retention": "too old",
+    "damaged": "damaged on disk",
+    "refused": "refused by the gateway",
+    "unwritable": "spool not writable",
+}
+"""Reason of a loss -> words; see `agent.spool.losses`."""
 
 State = Mapping[str, Any]
 
@@ -203,9 +213,14 @@ def _reader(one: State) -> Iterator[str]:
 
 
 def _lost(state: State) -> Iterator[str]:
-    for name, reasons in state["lost"]["shed"].items():
-        said = ", ".join(f"{count(values)} ({reason})" for reason, values in reasons.items())
-        yield f"values of class {name} were given up since the start: {said}"
+    shed = state["lost"]["shed"]
+    if shed:
+        said = ", ".join(
+            f"{name} {count(values)} ({SHED_WORDS.get(reason, reason)})"
+            for name, reasons in shed.items()
+            for reason, values in reasons.items()
+        )
+        yield f"values were given up since the start: {said}"
     rejected = state["delivery"]["rejected"]
     if rejected:
         said = ", ".join(f"{plain(code)} {count(times)}" for code, times in sorted(rejected.items()))
