@@ -109,8 +109,12 @@ class Site:
 
     def said(self) -> list[dict[str, Any]]:
         """Return the events as they stand, in order of time, without what follows from the rest."""
-        found = sorted(self.events.values(), key=lambda event: (event.time_ms, event.metric, event.entity, event.code))
+        found = sorted(self.events.values(), key=_in_order)
         return [told(event) for event in found]
+
+
+def _in_order(event: Event) -> tuple[Any, ...]:
+    return (event.time_ms, event.metric, event.entity, event.code, event.part, event.attributes.get("text", ""))
 
 
 def told(event: Event) -> dict[str, Any]:

@@ -23,6 +23,9 @@ NEW_PER_LOOK = {EntityKind.NODE: 100}
 NEW_PER_LOOK_ELSE = 200
 FOLLOWERS_MAXIMUM = 16
 
+WITHOUT_XID, WITHOUT_XID_AT_FIRST = "without Xid", "without Xid at first"
+"""How a fault that has an Xid can have been told."""
+
 
 class Hold(StrEnum):
     """How long an event takes repeats."""
@@ -138,6 +141,14 @@ class Bursts:
         for burst in reversed(self._open.values()):
             if (burst.code, burst.attributes.get("pci_bus_id")) == (sxid, pci_bus_id):
                 burst.attributes.setdefault("detail", text)
+                return True
+        return False
+
+    def tell_with_xid(self, entity: str, code: int) -> bool:
+        """Tell whether an Xid is the first of an open event that was told without one; from now on it has one."""
+        for burst in self._open.values():
+            if (burst.code, burst.entity, burst.attributes.get("reported")) == (code, entity, WITHOUT_XID):
+                burst.attributes["reported"] = WITHOUT_XID_AT_FIRST
                 return True
         return False
 

@@ -25,7 +25,7 @@ _RECOVERY = re.compile(
     r"to (?P<new>0x[0-9a-fA-F]+)(?: \((?P<new_name>[^)]*))?"
 )
 _CAUSE = re.compile(r"caused by previous Xid (\d{1,4})")
-_OFF_BUS = re.compile(rf"NVRM: GPU (?P<pci>{PATTERN}): GPU has fallen off the bus")
+_OFF_BUS = re.compile(rf"NVRM: GPU (?:at (?:PCI:)?)?(?P<pci>{PATTERN}):? (?:GPU )?has fallen off the bus")
 _OFF_BUS_FIRST = re.compile(rf"NVRM: The NVIDIA GPU (?P<pci>{PATTERN})(?![0-9a-fA-F:.])")
 _OFF_BUS_LAST = re.compile(r"NVRM: .*\bfallen off the bus and is not responding")
 _SXID = re.compile(
@@ -34,7 +34,7 @@ _SXID = re.compile(
 )
 _SXID_WORD = re.compile(r"(?P<word>Fatal|Non-fatal)(?:, ?|$)")
 _SXID_LINK = re.compile(r"Link (?P<link>\d{1,4})\b")
-_SXID_DETAIL = re.compile(r"Data \{")
+_SXID_DETAIL = re.compile(r"Data \{|Severity \d")
 _FABRIC_MANAGER = re.compile(
     r"detected NVSwitch (?P<word>fatal|non-fatal) error (?P<sxid>\d{5}) on fid \d+ on NVSwitch pci bus id "
     rf"(?P<pci>{PATTERN})(?: physical id (?P<physical>\d+))?(?: port (?P<port>\d+))?"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from secondsight.agent.cells import part_text, plain_text
 from secondsight.agent.kmsg.advice import History, first_action
-from secondsight.agent.kmsg.bursts import Hold, Occurrence
+from secondsight.agent.kmsg.bursts import WITHOUT_XID, Hold, Occurrence
 from secondsight.agent.kmsg.findings import Hit, OffBus, SXid, Xid
 from secondsight.agent.kmsg.gpus import GpuTable
 from secondsight.agent.kmsg.pci import Address, parse_address
@@ -74,7 +74,7 @@ class Interpreter:
     def off_bus(self, found: OffBus, text: str) -> Occurrence:
         """Return that a GPU is off the bus, as an Xid 79 that the driver did not report as such."""
         occurrence = self.xid(Xid(found.address, OFF_BUS_XID, text))
-        occurrence.attributes["reported"] = "without Xid"  # type: ignore[index] # made above, nobody has it yet
+        occurrence.attributes["reported"] = WITHOUT_XID  # type: ignore[index] # made above, nobody has it yet
         return occurrence
 
     def recovered(self, xid: Xid) -> Occurrence | None:

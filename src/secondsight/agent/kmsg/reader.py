@@ -216,12 +216,13 @@ class KernelLogReader:
             self._interpreter.gpus.list_again()
 
     def _count_xid(self, finding: Xid | OffBus, time_ms: int, *, opened: bool) -> None:
-        """Count an Xid that nobody else counted; a GPU off the bus without one counts where it is not told twice."""
+        """Count an Xid that nobody else counted; a GPU off the bus counts once, told with an Xid, without, or both."""
         code = finding.code if isinstance(finding, Xid) else OFF_BUS_XID
         entity, known = self._interpreter.gpu(finding.address)
         for name in {entity, known["pci_bus_id"]}:
             self._host.heard.hear(name, code, time_ms)
-        counted = (isinstance(finding, Xid) or opened) and not self._host.untold.absorb(entity, code, time_ms)
+        told_before = self._bursts.tell_with_xid(entity, code) if isinstance(finding, Xid) else not opened
+        counted = not told_before and not self._host.untold.absorb(entity, code, time_ms)
         if counted and ((entity, code) in self._xids or len(self._xids) < XID_COUNTS_MAXIMUM):
             self._xids[entity, code] += 1
 
