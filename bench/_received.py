@@ -1,20 +1,18 @@
 """Read back from a gateway's log what one agent sent: values by tick and metric, counters, durations by reader."""
 
-import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+import _tests  # noqa: F401 # lets the next line find it
+from gateway_fixture import read_definitions, read_ingest
 from secondsight.model import EntityKind
 from secondsight.wire.content import Content, Frame
 from secondsight.wire.envelope import RecordType
 from secondsight.wire.frame import decode
 from secondsight.wire.schema import Definitions
-
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from gateway_fixture import read_definitions, read_ingest  # tests are no package
 
 
 @dataclass(slots=True)

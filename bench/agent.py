@@ -6,6 +6,9 @@ of all processes of the agent after a warm-up. `pss_mib` counts memory as if not
 arrived is read back from the gateway's log: metrics, ticks and values are those that were really delivered. GPU values
 have the noise that `host h200 8` gives them; its share is printed. The stub's own work is part of what is measured.
 
+Then the same agent also scrapes a dcgm-exporter of 8 GPUs and asks a kubelet with a pod a GPU, both in this process:
+what these readers cost is reported apart, and the memory of that agent.
+
 A process that wakes once a second finds every cache cold, so its cost grows with whatever else the machine runs: the
 window is cut into pieces, and `cpu_percent_of_core_quietest` is the least of them.
 """
@@ -23,14 +26,16 @@ from pathlib import Path
 import _gateway
 import _platform
 import _processes
+import _sources
 from _received import Received, received
 from nvml_stub import build
 from nvml_stub.scenario import Machine
 from secondsight.model import EntityKind
 
 QUICK = bool(os.environ.get("BENCH_QUICK"))
-SECONDS = float(os.environ.get("BENCH_SECONDS", "20" if QUICK else "60"))
-WARM_UP_SECONDS = 12.0
+SECONDS = float(os.environ.get("BENCH_SECONDS", "15" if QUICK else "60"))
+WARM_UP_SECONDS = 5.0 if QUICK else 12.0
+EXTRA_SECONDS = 10.0 if QUICK else 30.0
 PIECE_SECONDS = 5.0
 GPUS = 8
 MACHINE = (f"host h200 {GPUS}", "seed 11", "gpu * process 4242 compute memory 97710505984 sm 80 mem 40")
@@ -42,6 +47,14 @@ spool_dir = "{folder}/spool"
 host_id = "bench-host"
 
 [agent.nvml]
+"""
+EXTRAS = """
+[agent.kubernetes]
+socket = "{socket}"
+
+[[agent.scrape]]
+name = "dcgm"
+url = "{url}"
 """
 
 
@@ -70,36 +83,46 @@ class Window:
 
 
 def main() -> None:
-    """Run the agent for a warm-up and a window, and print one JSON line."""
+    """Run the agent for a warm-up and a window, alone and with extras, and print one JSON line."""
     print(f"versions {json.dumps(_platform.versions())}")
     print(f"load average before {_platform.load_average():.2f}")
     with tempfile.TemporaryDirectory(prefix="secondsight-bench-") as folder:
-        with _gateway.running(Path(folder)) as gateway:
-            window = _run(Path(folder), gateway)
-        found = received(Path(folder), window.begin_ms, window.end_ms)
+        window, found = _measure(Path(folder), "", SECONDS)
     _report(window, found)
-    print(json.dumps({"name": "agent", "figures": _figures(window, found)}))
+    with (
+        tempfile.TemporaryDirectory(prefix="secondsight-bench-") as folder,
+        _sources.dcgm_exporter(GPUS) as url,
+        _sources.kubelet(Path(folder), GPUS) as socket,
+    ):
+        more, extra = _measure(Path(folder), EXTRAS.format(url=url, socket=socket), EXTRA_SECONDS)
+    print(json.dumps({"name": "agent", "figures": _figures(window, found) | _extra_figures(more, extra)}))
 
 
-def _run(folder: Path, gateway: _gateway.Gateway) -> Window:
+def _measure(folder: Path, extras: str, seconds: float) -> tuple[Window, Received]:
+    with _gateway.running(folder) as gateway:
+        window = _run(folder, gateway, extras, seconds)
+    return window, received(folder, window.begin_ms, window.end_ms)
+
+
+def _run(folder: Path, gateway: _gateway.Gateway, extras: str, seconds: float) -> Window:
     (folder / "token").write_text(gateway.token)
-    (folder / "agent.toml").write_text(CONFIG.format(port=gateway.port, folder=folder))
+    (folder / "agent.toml").write_text(CONFIG.format(port=gateway.port, folder=folder) + extras)
     machine = Machine(folder / "machine", *MACHINE)
     command = [sys.executable, "-m", "secondsight", "agent", "--config", str(folder / "agent.toml")]
     environment = os.environ | machine.environment(build.library()) | {"SECONDSIGHT_LOG_LEVEL": "WARNING"}
     agent = subprocess.Popen(command, env=environment)
     try:
         time.sleep(WARM_UP_SECONDS)
-        return _window(agent.pid)
+        return _window(agent.pid, seconds)
     finally:
         agent.terminate()
         agent.wait(60)
 
 
-def _window(pid: int) -> Window:
+def _window(pid: int, seconds: float) -> Window:
     processes = _processes.family(pid)
     begin_ms, before, threads = _now_ms(), _cpu(processes), _threads(processes)
-    pieces = [_piece(processes) for _ in range(max(1, round(SECONDS / PIECE_SECONDS)))]
+    pieces = [_piece(processes) for _ in range(max(1, round(seconds / PIECE_SECONDS)))]
     end_ms, after = _now_ms(), _cpu(processes)
     used = _threads(processes)
     used.subtract(threads)
@@ -174,6 +197,20 @@ def _figures(window: Window, found: Received) -> dict[str, float | None]:
         "gpu_metrics": len(found.gpu_metrics),
         "values_per_second": round(sum(found.values.values()) / window.seconds, 1),
         "load_average": round(_platform.load_average(), 2),
+    }
+
+
+def _extra_figures(window: Window, found: Received) -> dict[str, float | None]:
+    """Return what the readers of other programs cost, and the memory of the agent that has them."""
+
+    def percent(reader: str) -> float:
+        used = found.increase("agent_collect_cpu_seconds_total", f"source={reader}")
+        return round(100 * used / window.seconds, 3)
+
+    return {
+        "extra_dcgm_percent_of_core": percent("dcgm"),
+        "extra_kubelet_percent_of_core": percent("kubernetes"),
+        "extra_pss_mib": round(window.alone_mib, 1),
     }
 
 
