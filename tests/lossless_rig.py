@@ -34,7 +34,8 @@ from secondsight.agent.offset import ClockOffset
 from secondsight.agent.scrape import ScrapePlace, ScrapeReader
 from secondsight.agent.scrape import Target as TargetSettings
 from secondsight.agent.split import Splitter
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected

@@ -9,7 +9,8 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.clock import ManualClock
 from secondsight.model import Priority
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from log_faults import FaultyDisk
 from secondsight.agent.counts import Counts
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.tally import head_of
 from secondsight.clock import ManualClock
 from secondsight.log.disk import Disk

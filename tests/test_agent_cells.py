@@ -14,7 +14,8 @@ from secondsight.agent.host import HostReader
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.place import Place
 from secondsight.agent.split import Splitter
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secondsight.agent.spool.classes import SpoolBounds
+from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.losses import LossReason
 from secondsight.clock import ManualClock
 from secondsight.errors import Permanent, Retryable

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secondsight.agent.spool.classes import SpoolBounds
+from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.losses import LossReason
 from secondsight.agent.spool.ranges import owed_spans, with_span
 from secondsight.errors import SecondsightError

@@ -5,7 +5,7 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondsight.agent.spool.classes import SpoolBounds
+from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.errors import SecondsightError
 from secondsight.model import Priority
 from spool_rig import KINDS, Rig, added, counted, frame, lost, totals

@@ -7,7 +7,7 @@ are given back with the reason, so that they never stand in the way of others. A
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from secondsight.agent.spool.records import SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.errors import Rejected
 from secondsight.wire.content import Content, Frame
 from secondsight.wire.frame import decode, encode, restamp

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.custody import ClassSpool
-from secondsight.agent.spool.records import SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.clock import Clock
 
 LEAD_SECONDS = 600.0

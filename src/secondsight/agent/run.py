@@ -27,7 +27,8 @@ from secondsight.agent.sample import Sampler
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
 from secondsight.agent.split import Splitter
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.agent.transport import GatewayTransport, Transport
 from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog

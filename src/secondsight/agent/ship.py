@@ -22,7 +22,7 @@ from secondsight.agent.pace import Backoff, BatchBytes
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.losses import LossReason
-from secondsight.agent.spool.records import SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.agent.threads import name_thread
 from secondsight.agent.transport import Transport
 from secondsight.clock import Clock

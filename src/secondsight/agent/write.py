@@ -13,7 +13,8 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.split import Splitter
-from secondsight.agent.spool.classes import Spools, TickKey
+from secondsight.agent.spool.account import TickKey
+from secondsight.agent.spool.classes import Spools
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.errors import SecondsightError

@@ -23,7 +23,8 @@ from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedClu
 from secondsight.agent.simulate.config import FleetConfig
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import NETWORK_PARTITION
-from secondsight.agent.spool.classes import SpoolBounds, Spools
+from secondsight.agent.spool.bounds import SpoolBounds
+from secondsight.agent.spool.classes import Spools
 from secondsight.agent.transport import GatewayTransport
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock

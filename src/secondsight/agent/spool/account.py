@@ -1,13 +1,18 @@
 """Turn records into the losses that are declared for them: one per collector and kind."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from secondsight.agent.spool.losses import Loss, LossReason
 from secondsight.agent.spool.ranges import Span
-from secondsight.agent.spool.records import SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.agent.spool.tally import Tally, head_of
+from secondsight.errors import Rejected
 from secondsight.model import Priority
-from secondsight.wire.header import HeadView
+from secondsight.wire.header import HeadView, read_header
+
+TickKey = tuple[bytes, bytes, str, int]
+"""Hashes of schema and entity table, collector, and instant of a tick of a frame."""
 
 
 def losses_of_frames(
@@ -39,6 +44,17 @@ def losses_of_tally(unread: Loss, tally: Tally, span: Span) -> list[Loss]:
     ]
     rest = end - first - sum(loss.records for loss in found)
     return [*found, _like(unread, "", rest, 0, 0, span)] if rest > 0 else found
+
+
+def ticks_of(records: Iterable[SpoolRecord]) -> set[TickKey]:
+    """Return the ticks of records that can be read."""
+    found: set[TickKey] = set()
+    for record in records:
+        with suppress(Rejected):
+            header = read_header(record.payload).header
+            place = (header.schema_hash, header.entities_hash, header.collector_id)
+            found.update((*place, tick_ms) for tick_ms in header.tick_times_ms.tolist())
+    return found
 
 
 def span_of(heads: Sequence[HeadView]) -> tuple[int, int]:

@@ -11,54 +11,29 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.agent.counts import Counts
+from secondsight.agent.spool.account import TickKey, ticks_of
+from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.custody import ClassSpool, Custody
 from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
-from secondsight.agent.spool.records import NO_SPACE, Spool, SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
+from secondsight.agent.spool.records import NO_SPACE, Spool
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
 from secondsight.clock import Clock
-from secondsight.errors import Permanent, Rejected, Retryable
+from secondsight.errors import Permanent, Retryable
 from secondsight.log.disk import Disk
 from secondsight.log.record import HEADER_BYTES, MAX_PAYLOAD_BYTES
-from secondsight.log.segments import SegmentConfig
 from secondsight.model import Priority
-from secondsight.wire.header import read_header
 
 logger = logging.getLogger(__name__)
 
-SEGMENTS_PER_SPOOL = 48
-MIN_SEGMENT_BYTES = 16 << 10
-MAX_SEGMENT_BYTES = 8 << 20
-MAX_SEGMENT_SECONDS = 3600.0
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + 200
 REOPEN_SECONDS = 5.0
 EARLIER, DRAINED = "frames", "frames.drained"
 LATE_FOLDERS = ("p1", "p2")
 """A power cut may cost the last seconds of these; every sync costs the host."""
-
-
-TickKey = tuple[bytes, bytes, str, int]
-"""Hashes of schema and entity table, collector, and instant of a tick of a frame."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolBounds:
-    """What spools may take.
-
-    Attributes:
-        max_bytes: Of all segments together.
-        max_age_seconds: Records appended longer ago are shed.
-        floor_bytes, floor_ratio: Free space, in bytes and as a share of the file system, that is left to others; the
-            lesser of the two counts.
-    """
-
-    max_bytes: int
-    max_age_seconds: float = 7 * 86_400.0
-    floor_bytes: int = 0
-    floor_ratio: float = 1.0
 
 
 class Spools:
@@ -105,9 +80,7 @@ class Spools:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         self._custody = Custody(LossBook(folder / "losses", self._disk), counts, collector_id)
-        segment_bytes = min(max(bounds.max_bytes // SEGMENTS_PER_SPOOL, MIN_SEGMENT_BYTES), MAX_SEGMENT_BYTES)
-        segment_seconds = min(MAX_SEGMENT_SECONDS, bounds.max_age_seconds / SEGMENTS_PER_SPOOL)
-        self._segments = SegmentConfig(segment_bytes, max(segment_seconds, 1.0))
+        self._segments = bounds.segments()
         self._try_open()
 
     @property
@@ -165,13 +138,7 @@ class Spools:
         """Return the ticks in the newest segment of each class, settled or not; for what may be spooled already."""
         with self._lock:
             records = [record for member in self._members for record in member.spool.newest_records()]
-        found: set[TickKey] = set()
-        for record in records:
-            with suppress(Rejected):
-                header = read_header(record.payload).header
-                place = (header.schema_hash, header.entities_hash, header.collector_id)
-                found.update((*place, tick_ms) for tick_ms in header.tick_times_ms.tolist())
-        return found
+        return ticks_of(records)
 
     def oldest_needed_ms(self) -> int:
         """Return a time that no owed record was appended before."""
@@ -391,11 +358,7 @@ class Spools:
 
     def _pressure(self, size_bytes: int) -> LossReason | None:
         """Return why further bytes have no room, or None."""
-        if self.size_bytes + size_bytes > self._bounds.max_bytes:
-            return LossReason.SPOOL_FULL
-        free_bytes, total_bytes = self._disk.space(self._folder)
-        floor_bytes = min(self._bounds.floor_bytes, self._bounds.floor_ratio * total_bytes)
-        return LossReason.FLOOR if free_bytes - size_bytes < floor_bytes else None
+        return self._bounds.pressure(self.size_bytes, size_bytes, self._disk.space(self._folder))
 
     def _shed(self, priority: Priority, reason: LossReason) -> bool:
         """Give up the oldest segment of the least important class, for the sake of `priority`; False if none may go."""

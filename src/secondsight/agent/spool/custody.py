@@ -11,7 +11,8 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.spool.account import losses_of_frames, losses_of_tally, span_of
 from secondsight.agent.spool.losses import Loss, LossBook, LossReason
 from secondsight.agent.spool.ranges import Span
-from secondsight.agent.spool.records import Spool, SpoolRecord
+from secondsight.agent.spool.reading import SpoolRecord
+from secondsight.agent.spool.records import Spool
 from secondsight.agent.spool.tally import Tally, minus
 from secondsight.model import Priority
 

@@ -7,17 +7,17 @@ and made with the folder; sequences continue after a restart, and where they can
 """
 
 import errno
-import fcntl
 import os
 import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from secondsight.agent.spool.lock import take_lock
 from secondsight.agent.spool.ranges import Ranges, Span, owed_spans, with_span
+from secondsight.agent.spool.reading import RecordReader, SpoolRecord
 from secondsight.agent.spool.tally import (
     NOTHING,
     NUMBERS,
@@ -26,19 +26,16 @@ from secondsight.agent.spool.tally import (
     minus,
     pack_tally,
     plus,
-    split_tally,
     tally_from,
     tally_numbers,
     tally_of,
 )
 from secondsight.clock import Clock
-from secondsight.errors import Permanent
 from secondsight.log.disk import Disk
 from secondsight.log.segments import (
     QUARANTINE_SUFFIX,
     Committed,
     SegmentConfig,
-    SegmentReader,
     SegmentWriter,
     segment_bases,
     segment_path,
@@ -54,22 +51,6 @@ SYNC_SECONDS = 5.0
 KEPT_BYTES = 256 << 10
 """A segment smaller than this stays when everything in it is settled, and is written on."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-_READ_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolRecord:
-    """One frame as appended.
-
-    Attributes:
-        before: Tally of all that was spooled before it; None in spools of an earlier layout.
-    """
-
-    sequence: int
-    append_time_ms: int
-    payload: bytes
-    before: Tally | None = None
 
 
 class _Append(NamedTuple):
@@ -113,7 +94,7 @@ class Spool:
         self._ahead: Ranges = ()
         self._acked_tally = self._end = self._owed = NOTHING
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = _take_lock(folder / "lock")
+        self._lock = take_lock(folder / "lock")
         with ExitStack() as undo:
             undo.callback(os.close, self._lock)
             self._cursor = SlotFile(folder / "cursor", disk)
@@ -180,7 +161,7 @@ class Spool:
         if known is not None:
             return known.time_ms
         if self._oldest is None or self._oldest[0] != self._acked:
-            records = self._read_with(self._peeker, self._acked, 1, 1)
+            records = self._peeker.read(self._acked, 1, 1)
             self._oldest = (self._acked, records[0].append_time_ms if records else self._clock.now_ms())
         return self._oldest[1]
 
@@ -229,8 +210,8 @@ class Spool:
             room = max_bytes - sum(len(record.payload) for record in taken)
             if len(taken) >= max_records or room <= 0:
                 break
-            found = self._read_with(self._reader, first, max_records - len(taken), room)
-            reached = min(self._reader.next_offset, end)
+            found = self._reader.read(first, max_records - len(taken), room)
+            reached = min(self._reader.next_sequence, end)
             taken += [record for record in found if record.sequence < end]
             self._note_missing(first, [record.sequence for record in found if record.sequence < end], reached)
             if reached < end:
@@ -240,7 +221,7 @@ class Spool:
     def walk(self, first: int, end: int) -> Iterator[SpoolRecord]:
         """Give the readable records of a range that are owed."""
         for start, stop in owed_spans(max(first, self._acked), min(end, self.next_sequence), self._ahead):
-            yield from self._walk_all(start, stop)
+            yield from self._peeker.walk(start, stop)
 
     def settle(self, first: int, end: int) -> None:
         """Settle the records [first, end); repeating it is fine. The files follow even when the cursor cannot.
@@ -272,7 +253,7 @@ class Spool:
     def newest_ms_of_oldest_segment(self) -> int:
         """Return a time that no record of the oldest segment was appended after; now when it is not known."""
         _, end = self.oldest_segment()
-        records = self._read_with(self._peeker, min(end, self.next_sequence - 1), 1, 1)
+        records = self._peeker.read(min(end, self.next_sequence - 1), 1, 1)
         return records[0].append_time_ms if records else self._clock.now_ms()
 
     def tally_of_span(self, first: int, end: int) -> Tally:
@@ -281,7 +262,7 @@ class Spool:
         if before is not None and after is not None:
             return minus(after, before)
         found = NOTHING
-        for record in self._walk_all(first, end):
+        for record in self._peeker.walk(first, end):
             found = plus(found, tally_of(record.payload))
         return found
 
@@ -295,11 +276,11 @@ class Spool:
 
     def newest_records(self) -> list[SpoolRecord]:
         """Return what can be read of the newest segment, settled or not."""
-        return list(self._walk_all(max(self._sizes, default=0), self.next_sequence)) if self._sizes else []
+        return list(self._peeker.walk(max(self._sizes, default=0), self.next_sequence)) if self._sizes else []
 
     def heads_around(self, first: int, end: int) -> list[HeadView]:
         """Return the heads of the records just before and after a range, as far as they can be read."""
-        records = [self._peek(first - 1), self._peek(end)]
+        records = [self._peeker.peek(first - 1), self._peeker.peek(end)]
         heads = [head_of(record.payload) for record in records if record is not None]
         return [head for head in heads if head is not None]
 
@@ -335,8 +316,8 @@ class Spool:
     def _start(self) -> None:
         if self.was_wiped or self._writer.recovery.quarantined or not self._spool_id:
             self._spool_id = secrets.randbits(64) or 1
-        self._reader = SegmentReader(self.folder, lambda: self._writer.committed, self._acked)
-        self._peeker = SegmentReader(self.folder, lambda: self._writer.committed, self._acked)
+        self._reader = RecordReader(self.folder, lambda: self._writer.committed)
+        self._peeker = RecordReader(self.folder, lambda: self._writer.committed)
         self._refresh()
         self._owed = NOTHING
         self._end = self._recovered_end()
@@ -357,12 +338,12 @@ class Spool:
     def _last_records(self) -> list[SpoolRecord]:
         """Return the records of the newest segment that has any; all of them in a spool of the earlier layout."""
         for base in sorted(self._sizes, reverse=True):
-            records = list(self._walk_all(max(self._acked, base), self.next_sequence))
+            records = list(self._peeker.walk(max(self._acked, base), self.next_sequence))
             if records and records[0].before is not None:
                 return records
             if records:
                 break
-        return list(self._walk_all(self._acked, self.next_sequence))
+        return list(self._peeker.walk(self._acked, self.next_sequence))
 
     def _tally_at(self, sequence: int) -> Tally:
         """Return the tally before a sequence that is not before the cursor."""
@@ -378,34 +359,13 @@ class Spool:
         known = next((append.before for append in reversed(self._appends) if append.first == sequence), None)
         if known is not None:
             return known
-        found = self._peek(sequence)
+        found = self._peeker.peek(sequence)
         if found is not None and found.before is not None:
             return found.before
-        previous = self._peek(sequence - 1)
+        previous = self._peeker.peek(sequence - 1)
         if previous is None or previous.before is None:
             return None
         return plus(previous.before, tally_of(previous.payload))
-
-    def _peek(self, sequence: int) -> SpoolRecord | None:
-        found = self._read_with(self._peeker, sequence, 1, 1)
-        return found[0] if found and found[0].sequence == sequence else None
-
-    def _walk_all(self, first: int, end: int) -> Iterator[SpoolRecord]:
-        while first < end:
-            found = self._read_with(self._peeker, first, 1 << 30, _READ_BYTES)
-            yield from (record for record in found if record.sequence < end)
-            if not found:
-                return
-            first = found[-1].sequence + 1
-
-    def _read_with(self, reader: SegmentReader, first: int, records: int, max_bytes: int) -> list[SpoolRecord]:
-        if reader.next_offset != first:
-            reader.seek(first)
-        return [
-            SpoolRecord(record.offset, record.append_time_ms, frame, before)
-            for record in reader.read(max_bytes, records)
-            for before, frame in (split_tally(record.value),)
-        ]
 
     def _note_missing(self, first: int, found: Sequence[int], reached: int) -> None:
         expected = first
@@ -463,13 +423,3 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _take_lock(path: Path) -> int:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise Permanent(f"another process has the spool {path.parent} open") from error
-    return fd
