@@ -14,6 +14,7 @@ import pytest
 
 from nvml_stub import build
 from nvml_stub.scenario import VARIABLE, Machine
+from secondsight.agent.bootfile import BootFile
 from secondsight.agent.counts import Counts
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
@@ -130,14 +131,17 @@ def shown(content: Content) -> dict[tuple[str, str], Cells]:
 
 
 @contextmanager
-def running(folder: Path, *lines: str, library: Path | None = None, **settings: Any) -> Iterator[Rig]:
+def running(
+    folder: Path, *lines: str, library: Path | None = None, boot_id: str = "boot-1", **settings: Any
+) -> Iterator[Rig]:
     """Run the readers over a scenario in this folder."""
     machine = Machine(folder / "machine", *lines)
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(machine.path)
     chosen = NvmlSettings(library=library or build.library(), **settings)
-    host = Host(HOST, "rack-1", folder / "root")
     catalog, counts, clock = load_catalog(), Counts(), SystemClock()
+    kept = BootFile(folder / "spool/gpus.json", boot_id, counts)
+    host = Host(HOST, "rack-1", folder / "root", kept=kept, dev=folder / "dev")
     tables = (PresentGpus(), KnownGpus(HOST))
     source = gpu_source(chosen, plan_of(catalog), host, clock, random.Random(1).random, tables)
     rig = Rig(
@@ -154,10 +158,19 @@ def running(folder: Path, *lines: str, library: Path | None = None, **settings: 
             os.environ[VARIABLE] = before
 
 
-def plug(folder: Path, *addresses: str) -> None:
-    """Make the PCI devices of the host, and no others."""
+def plug(folder: Path, *addresses: str, driver: str = "nvidia", **files: str) -> None:
+    """Make the PCI devices of the host, and no others; each with its driver ("" for none) and these files of it."""
     devices = folder / "root/sys/bus/pci/devices"
     shutil.rmtree(devices, ignore_errors=True)
+    devices.mkdir(parents=True)
+    add_functions(devices, *addresses, driver=driver, **files)
+
+
+def add_functions(devices: Path, *addresses: str, driver: str = "nvidia", **files: str) -> None:
+    """Add NVIDIA's 3D controllers to the PCI devices of the host."""
     for address in addresses:
         (devices / address).mkdir(parents=True)
-    devices.mkdir(parents=True, exist_ok=True)
+        for name, text in ({"vendor": "0x10de", "class": "0x030200"} | files).items():
+            (devices / address / name).write_text(text + "\n")
+        if driver:
+            (devices / address / "driver").symlink_to(f"../../../../bus/pci/drivers/{driver}")

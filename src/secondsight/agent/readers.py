@@ -99,7 +99,8 @@ def _driver(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[R
     from secondsight.agent.nvml.readers import nvml_readers
     from secondsight.agent.nvml.source import Host
 
-    host = Host(config.host, config.rack, config.root, config.interval_ms)
+    kept = BootFile(config.spool_dir / "gpus.json", boot_id(config.root), shared.counts)
+    host = Host(config.host, config.rack, config.root, config.interval_ms, kept)
     tables = (shared.present, known)
     yield from nvml_readers(config.nvml, host, shared.catalog, shared.clock, shared.counts, tables)
 

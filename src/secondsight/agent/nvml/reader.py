@@ -1,7 +1,8 @@
 """Read the GPUs of this host through the driver child: rows of GPUs each tick, events, facts, and who is present.
 
 A GPU is its UUID. One that the driver no longer lists keeps its row, which says that it is lost, as long as its PCI
-device is there; of one that does not answer the row says that the driver is unresponsive. What cannot be known is not
+device is there, also over a restart of the agent; of one that does not answer the row says that the driver is
+unresponsive. A place on the PCI bus whose GPU nobody knows is an event of the host. What cannot be known is not
 claimed.
 """
 
@@ -16,11 +17,14 @@ from secondsight.agent.changes import Facts
 from secondsight.agent.columns import ColumnLayout
 from secondsight.agent.counts import Counts
 from secondsight.agent.health.vitals import Facts as Vital
+from secondsight.agent.known_gpus import pci_address
 from secondsight.agent.nvml import channel
+from secondsight.agent.nvml.absent import AbsentGpus
 from secondsight.agent.nvml.decode import Decoded
-from secondsight.agent.nvml.devices import described
+from secondsight.agent.nvml.devices import Present, described
 from secondsight.agent.nvml.driver import Record, Values
 from secondsight.agent.nvml.events import DriverEvents
+from secondsight.agent.nvml.missing import MissingGpus
 from secondsight.agent.nvml.roster import Roster
 from secondsight.agent.nvml.rows import LOST, WHOLE_GPU, Columns, GpuRows, Place
 from secondsight.agent.nvml.source import GpuSource, RareReading
@@ -30,7 +34,7 @@ from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
 from secondsight.contracts import Tick
 from secondsight.model import EntityKind, Quality
-from secondsight.wire.content import Content, Entity, EntityTable
+from secondsight.wire.content import Content, Entity, EntityTable, Event
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,8 @@ class NvmlReader:
         self._counts = counts
         host = source.host
         self._roster = Roster(host.host_id, host.rack, host.root)
+        self._missing = MissingGpus(host.host_id, lambda address: source.known.uuid_of(address=address), host.kept)
+        self._absent = AbsentGpus(host.root, host.dev)
         self._rows = GpuRows(source.plan)
         self._layout = ColumnLayout(EntityKind.GPU, source.plan.metrics)
         self._node = ColumnLayout(EntityKind.NODE, [catalog.get("node_gpu_count")])
@@ -71,6 +77,7 @@ class NvmlReader:
         self._ticks = 0
         self._troubled: frozenset[str] = frozenset()
         self._misused: set[str] = set()
+        self._rearrange(lambda: self._roster.remember(self._missing.restored()))
 
     def read(self, tick_ms: int) -> Tick:
         """Take one tick of all GPUs, within the source's deadline; nothing while no GPU was ever seen."""
@@ -82,6 +89,7 @@ class NvmlReader:
         self._rows.learn_rare(rare)
         is_ready = values is not None and values.code == 0
         self._silent_ticks = 0 if is_ready else self._silent_ticks + 1
+        happened = self._look_for_absent(tick_ms) if is_ready and self._ticks % LOOK_TICKS == 0 else []
         records = values.records if values is not None and is_ready else ()
         columns = self._rows.read(records, self.interval_ms)
         if rare:
@@ -89,7 +97,7 @@ class NvmlReader:
         self._count(columns)
         self._derive(columns, records)
         self._ticks += 1
-        return Tick(tuple(self._contents(values, columns, tick_ms)), source="nvml")
+        return Tick(tuple(self._contents(values, columns, tick_ms, happened)), source="nvml")
 
     def vitals(self) -> Vital:
         """Return how the driver is."""
@@ -110,7 +118,7 @@ class NvmlReader:
         if driver.devices is not None and driver.device_changes != self._seen[1]:
             self._seen = (self._seen[0], driver.device_changes)
             gpus = described(driver.devices)
-            self._rearrange(lambda: self._roster.list_now(gpus))
+            self._rearrange(lambda: self._list_now(gpus))
             for gpu in gpus:
                 self._facts.learn("gpu_info", gpu.uuid, dict(gpu.facts), named=True)
                 self._source.known.learn(gpu.uuid, str(gpu.index), gpu.pci_bus_id)
@@ -118,6 +126,25 @@ class NvmlReader:
             self._source.present.put([gpu.gpu for gpu in gpus])
         elif self._ticks % LOOK_TICKS == 0 and self._roster.missing:
             self._rearrange(self._roster.drop_taken_out)
+            self._missing.keep(self._roster.gpus.values())
+
+    def _list_now(self, gpus: Sequence[Present]) -> None:
+        self._roster.list_now(gpus)
+        self._roster.drop_taken_out()
+        self._missing.keep(self._roster.gpus.values())
+
+    def _look_for_absent(self, tick_ms: int) -> list[Event]:
+        """Give GPUs that the bus has and the driver does not list their rows, or tell their places."""
+        listed = {pci_address(gpu.pci_bus_id) for gpu in self._source.by_number.values()}
+        found, events = self._missing.take(self._absent.look(listed), self._roster.gpus, tick_ms)
+        if found:
+            self._rearrange(lambda: self._roster.remember(found))
+        if found or events:
+            self._missing.keep(self._roster.gpus.values())
+        for event in events:
+            words = "is listed again or gone" if event.end_ms else "is on the PCI bus and not listed by the driver"
+            logger.warning("the GPU at %s of %s %s", event.attributes["pci_bus_id"], event.entity, words)
+        return events
 
     def _rearrange(self, change: Callable[[], object]) -> None:
         before = [row.key for row in self._roster.rows]
@@ -208,7 +235,9 @@ class NvmlReader:
             logger.info("GPU %s on %s answers again", uuid, self._source.host.host_id)
         self._troubled = troubled
 
-    def _contents(self, values: Values | None, columns: Columns, tick_ms: int) -> list[Content]:
+    def _contents(
+        self, values: Values | None, columns: Columns, tick_ms: int, of_host: Sequence[Event]
+    ) -> list[Content]:
         now_ms = self._source.clock.now_ms()
         by_uuid = {gpu.uuid: gpu for gpu in self._source.by_number.values()}
         events = self._events.take(self._source.driver.take_events(), by_uuid, now_ms)
@@ -221,7 +250,7 @@ class NvmlReader:
         if values is not None and values.code == 0:
             count = np.array([[values.listed]], np.int64)
             good = np.array([[Quality.OK]], np.uint8)
-            contents.append(self._node.content(self._node_entities, count, good, now_ms - tick_ms))
+            contents.append(self._node.content(self._node_entities, count, good, now_ms - tick_ms, (of_host, ())))
         return contents
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from secondsight.agent.cells import Attributes, Key, part_text, plain_text
 from secondsight.agent.identity import ATTRIBUTE_CHARACTERS
 from secondsight.agent.known_gpus import pci_address
+from secondsight.agent.nvml.absent import is_drivers
 from secondsight.agent.nvml.devices import Present
 from secondsight.agent.nvml.rows import WHOLE_GPU, Place
 from secondsight.model import EntityKind
@@ -46,6 +47,11 @@ class Roster:
         return {gpu.number: gpu for gpu in self._listed.values()}
 
     @property
+    def gpus(self) -> dict[str, Present]:
+        """Return every GPU that is remembered, by UUID."""
+        return dict(self._last)
+
+    @property
     def missing(self) -> list[str]:
         """Return the UUIDs of GPUs that are not listed and were not taken out."""
         return [uuid for uuid in self._last if uuid not in self._listed]
@@ -58,13 +64,18 @@ class Roster:
             del self._last[uuid]
         self._arrange()
 
+    def remember(self, gpus: Iterable[Present]) -> None:
+        """Take that there are GPUs which the driver does not list."""
+        self._last = {gpu.uuid: gpu for gpu in gpus} | self._last
+        self._arrange()
+
     def unlist(self) -> None:
         """Take that the driver lists nothing, as it is being started anew."""
         self._listed = {}
         self._arrange()
 
     def drop_taken_out(self) -> bool:
-        """Forget missing GPUs whose PCI device is gone too, and return whether there were any."""
+        """Forget missing GPUs whose PCI device is gone too, or another driver's, and return whether there were any."""
         gone = [uuid for uuid in self.missing if not self._is_plugged(self._last[uuid])]
         for uuid in gone:
             del self._last[uuid]
@@ -75,7 +86,9 @@ class Roster:
     def _is_plugged(self, gpu: Present) -> bool:
         """Tell whether the GPU's PCI device is there, which counts as true where the kernel lists no devices."""
         address = pci_address(gpu.pci_bus_id)
-        return not address or not self._devices.is_dir() or (self._devices / address).exists()
+        if not address or not self._devices.is_dir():
+            return True
+        return (self._devices / address).exists() and is_drivers(self._devices / address)
 
     def _arrange(self) -> None:
         rows = [row for gpu in self._last.values() for row in self._rows_of(gpu)]
@@ -87,7 +100,11 @@ class Roster:
     def _rows_of(self, gpu: Present) -> Sequence[Row]:
         is_listed = gpu.uuid in self._listed
         place = (gpu.number, WHOLE_GPU) if is_listed else None
-        named = (("gpu_model", gpu.facts.get("name", "")), ("index", str(gpu.index)), ("pci_bus_id", gpu.pci_bus_id))
+        named = (
+            ("gpu_model", gpu.facts.get("name", "")),
+            ("index", str(gpu.index) if gpu.index >= 0 else ""),
+            ("pci_bus_id", gpu.pci_bus_id),
+        )
         whole = Row((gpu.uuid, ""), place, _attributes(*named))
         slices = [
             Row(

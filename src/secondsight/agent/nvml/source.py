@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.agent.bootfile import BootFile
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.decode import Decoded
 from secondsight.agent.nvml.devices import Present, PresentGpus
@@ -31,12 +32,16 @@ class Host:
 
     Attributes:
         root: Folder that holds proc and sys.
+        kept: Where the GPUs of this boot outlive the agent; None to forget them.
+        dev: Folder of the device files that the driver's library opens.
     """
 
     host_id: str
     rack: str = ""
     root: Path = Path("/")
     interval_ms: int = 1000
+    kept: BootFile | None = None
+    dev: Path = Path("/dev")
 
 
 @dataclass(frozen=True, slots=True)
