@@ -17,6 +17,9 @@ Labels = tuple[tuple[str, str], ...]
 
 LABEL_CACHE_ENTRIES = 20_000
 BYTE_ORDER_MARK = "\ufeff"
+INTEGER_DIGITS_MAXIMUM = 40
+"""Longer integers than any counter's are read as floats."""
+
 TIME_MS_MINIMUM = 100_000_000_000
 TIME_MS_MAXIMUM = 100_000_000_000_000
 
@@ -86,17 +89,19 @@ class Exposition:
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 LABEL_BODY = r'[^"}]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^"}]*+)*+'
+QUOTED = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
 
 _PLAIN_LINE = re.compile(
     rf"[ \t]*+({NAME})(?:[ \t]*+\{{({LABEL_BODY})\}}[ \t]*+|[ \t]++)({NUMBER})(?:[ \t]++({NUMBER}))?[ \t]*+"
 ).fullmatch
 _ANY_LINE = re.compile(rf"[ \t]*+({NAME})(?:[ \t]*+\{{({LABEL_BODY})\}}[ \t]*+|[ \t]++|$)(.*)", re.DOTALL).fullmatch
-_META_LINE = re.compile(rf"[ \t]*+#[ \t]++(TYPE|HELP|UNIT)[ \t]++({NAME})(?:[ \t]++(.*))?", re.DOTALL).fullmatch
+_QUOTED_LINE = re.compile(rf"[ \t]*+\{{[ \t]*+({QUOTED})[ \t]*+(?:,({LABEL_BODY}))?\}}[ \t]*+(.*)", re.DOTALL).fullmatch
+_META_LINE = re.compile(
+    rf"[ \t]*+#[ \t]++(TYPE|HELP|UNIT)[ \t]++({NAME}|{QUOTED})(?:[ \t]++(.*))?", re.DOTALL
+).fullmatch
 _EOF_LINE = re.compile(r"[ \t]*+#[ \t]++EOF[ \t]*+").fullmatch
-_LABEL = re.compile(
-    r'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"[ \t]*+(,|$)', re.DOTALL
-).match
+_LABEL = re.compile(rf"[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+|{QUOTED})[ \t]*+=[ \t]*+({QUOTED})[ \t]*+(,|$)", re.DOTALL).match
 _EXEMPLAR = re.compile(r"(?:^|[ \t])#[ \t]*\{.*")
 _ESCAPE = re.compile(r'\\([\\"n])')
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE).fullmatch
@@ -125,6 +130,9 @@ _BLANK_WORDS: dict[str, Quality] = {
     "not available": Quality.ABSENT_NOT_SUPPORTED,
     "unknown": Quality.ABSENT_SOURCE_BLANK,
     "unknown error": Quality.ABSENT_SOURCE_BLANK,
+    "err!": Quality.ABSENT_SOURCE_BLANK,
+    "gpu is lost": Quality.ABSENT_SOURCE_BLANK,
+    "gpu requires reset": Quality.ABSENT_SOURCE_BLANK,
     "-": Quality.ABSENT_SOURCE_BLANK,
 }
 """What sources write instead of a number, in lower case and without square brackets."""
@@ -175,8 +183,10 @@ def parse_labels(body: str) -> Labels:
         found = _LABEL(body, position)
         if found is None:
             raise ValueError(f"label set is malformed near {body[position : position + 40]!r}")
-        pairs.append((found[1], unescape(found[2])))
+        pairs.append((_name(found[1]), unescape(found[2][1:-1])))
         position = found.end()
+    if not all(name for name, _ in pairs):
+        raise ValueError("a label has an empty name")
     if len({name for name, _ in pairs}) != len(pairs):
         raise ValueError(f"label named twice: {_first_repeated([name for name, _ in pairs])}")
     return tuple(pairs)
@@ -197,6 +207,11 @@ def whole_ms(seconds: str) -> int:
 def is_blank_word(text: str) -> bool:
     """Tell whether a text stands for no reading and no fact: `N/A`, `[Not Supported]`, a sentinel of DCGM."""
     return _bare(text) in _BLANK_WORDS or text.startswith("<<<")
+
+
+def _name(written: str) -> str:
+    """Return a name that may be written in quotes, as those of other characters than the classic ones are."""
+    return unescape(written[1:-1]) if written.startswith('"') else written
 
 
 def _bare(word: str) -> str:
@@ -243,16 +258,16 @@ class _Parser:
             time_ms = self._time_ms(number, time_text)
             if time_ms is None:
                 return
-        value = float(value_text) if len(value_text) < 16 or not value_text.isdigit() else int(value_text)
+        is_long = 16 <= len(value_text) <= INTEGER_DIGITS_MAXIMUM and value_text.isdigit()
+        value = int(value_text) if is_long else float(value_text)
         self._out.samples.append(Sample(number, name, labels, value, time_ms))
 
     def _new_labels(self, number: int, body: str) -> Labels | None:
-        try:
-            body.encode()
-            labels = parse_labels(body)
-        except UnicodeEncodeError:
+        if not _is_utf8(body):
             self._reject(number, "not_utf8", "the line is not UTF-8")
             return None
+        try:
+            labels = parse_labels(body)
         except ValueError as error:
             self._reject(number, "labels", str(error))
             return None
@@ -266,7 +281,7 @@ class _Parser:
             if not text.lstrip("+-").isdigit():
                 self._reject(number, "timestamp", f"timestamp {text!r} is not a whole number of milliseconds")
                 return None
-            time_ms = int(text)
+            time_ms = int(text[:INTEGER_DIGITS_MAXIMUM])
         else:
             time_ms = whole_ms(text)
         if TIME_MS_MINIMUM <= time_ms < TIME_MS_MAXIMUM:
@@ -290,7 +305,7 @@ class _Parser:
         if found is None:
             self._ended = self._syntax is Syntax.OPENMETRICS and _EOF_LINE(line) is not None
             return
-        keyword, name, text = found.groups()
+        keyword, name, text = found[1], _name(found[2]), found[3]
         if keyword == "TYPE":
             self._read_type(number, name, (text or "").strip())
         elif keyword == "HELP":
@@ -310,11 +325,14 @@ class _Parser:
                 self._tolerate(number, "type_foreign", f"type {kind} belongs to the other format")
 
     def _read_odd_sample(self, number: int, line: str) -> None:
-        found = _ANY_LINE(line)
-        if found is None:
+        found = _ANY_LINE(line) or _QUOTED_LINE(line)
+        if found is None or not _name(found[1]):
             self._reject(number, "malformed", f"no metric name and label set: {line[:60]!r}")
             return
-        name, body, rest = found.groups()
+        name, body, rest = _name(found[1]), found[2], found[3]
+        if not _is_utf8(name):
+            self._reject(number, "not_utf8", "the line is not UTF-8")
+            return
         labels = self._cache.get(body or "") if body else ()
         if labels is None:
             labels = self._new_labels(number, body)
@@ -366,6 +384,14 @@ class _Parser:
 
     def _tolerate(self, number: int, code: str, reason: str) -> None:
         self._out.tolerated.append(Rejection(number, code, reason))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_number(text: str) -> bool:
