@@ -161,7 +161,7 @@ def serving(
     config = GatewayConfig(data=data, listen="127.0.0.1:0", **settings)
     used = clock or ManualClock(NOW_MS)
     stores = change(open_stores(config, used))
-    gateway = Gateway(config, stores, load_catalog(), used)
+    gateway = Gateway(config, stores, load_catalog(config.catalogue), used)
     listening = open_listening(config.listen)
     server = make_server(gateway, config)
     thread = threading.Thread(target=server.run, args=([listening],))

@@ -25,6 +25,9 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
 from secondsight.gateway.enrol import Attempts, Enrolments, Rate
+from secondsight.gateway.foreign.intake import ForeignIntake
+from secondsight.gateway.foreign.routes import BodyLimits, ForeignRoutes
+from secondsight.gateway.foreign.sender import Settings as ForeignSettings
 from secondsight.gateway.frames import Verdict, answer_body, require_host
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
@@ -91,6 +94,17 @@ class Gateway:
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
         self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
+        foreign = ForeignRoutes(
+            ForeignIntake(self._intake, catalog, _foreign_settings(config, bounds), clock),
+            self._collector,
+            self._pressure,
+            BodyLimits(config.body_bytes, config.body_timeout_seconds),
+            self.selfmetrics,
+        )
+        self._foreign = {
+            "/api/v1/write": ("remote_write", foreign.post_remote_write),
+            "/v1/metrics": ("otlp", foreign.post_otlp),
+        }
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, or live through the server's start and stop."""
@@ -129,6 +143,9 @@ class Gateway:
         """Return a route's name and handler; HEAD is answered as GET is, and the server leaves the body out."""
         if request.path == "/v1/frames":
             return "frames", self._post_frames if request.method == "POST" else partial(_wrong_method, "POST")
+        if request.path in self._foreign:
+            route, handler = self._foreign[request.path]
+            return route, handler if request.method == "POST" else partial(_wrong_method, "POST")
         reads = request.method in {"GET", "HEAD"}
         if request.path.startswith("/v1/agents/") and request.path.endswith("/plan"):
             return "plan", self._get_plan if reads else partial(_wrong_method, "GET, HEAD")
@@ -275,6 +292,10 @@ class Gateway:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:
+    return ForeignSettings(bounds.future_ms, bounds.past_ms, config.foreign_series, config.foreign_host_labels)
 
 
 async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> None:

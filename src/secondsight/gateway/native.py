@@ -17,6 +17,7 @@ from secondsight.gateway.frames import Post, Verdict, admit, read_post, unknown_
 from secondsight.gateway.known import Definition, KnownDefinitions, inline_definitions
 from secondsight.gateway.plan import InForce, Plans, Wish
 from secondsight.gateway.repeats import Repeats
+from secondsight.wire.frame import split
 
 CONTENT_TYPE = b"application/x-secondsight-frame"
 LARGE_BYTES = 1 << 20
@@ -72,10 +73,40 @@ class Intake:
         lacking = self._known.lacking(post.heads)
         if lacking:
             post = await self._learn_definitions(post, lacking)
+        return await self._store(post, ())
+
+    async def take_made(
+        self,
+        identity: Identity,
+        frames: Sequence[bytes],
+        definitions: Mapping[bytes, Callable[[], Definition]],
+        others: Sequence[tuple[bytes, bytes]],
+    ) -> Verdict:
+        """Store frames that this gateway made itself of a foreign request, and further records with them.
+
+        Args:
+            identity: Who sent the request.
+            frames: Of hosts and collectors that the identity may write of.
+            definitions: Hash -> what reads that definition, of all that the frames name.
+            others: (key, value) of records that go into the same append.
+
+        Raises:
+            Retryable: The log or the metadata store is away; sending the request again is right.
+        """
+        body = b"".join(frames)
+        post = Post(identity, body, tuple(split(body)), self._clock.now_ms())
+        lacking = [definitions[name]() for name in self._known.lacking(post.heads)]
+        if lacking:
+            await self._sinks.definitions(lacking)
+            self._known.remember(lacking)
+        return await self._store(post, others)
+
+    async def _store(self, post: Post, others: Sequence[tuple[bytes, bytes]]) -> Verdict:
+        """Append what is admissible of a post whose definitions are known."""
         verdict = admit(post, self._known, self._repeats, self._bounds)
-        await self._learn_plans(identity, verdict)
-        if verdict.records:
-            await self._sinks.records(verdict.records)
+        await self._learn_plans(post.identity, verdict)
+        if verdict.records or others:
+            await self._sinks.records([*verdict.records, *others])
         self._repeats.add(verdict.repeat_keys)
         return verdict
 

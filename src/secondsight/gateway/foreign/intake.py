@@ -1,0 +1,165 @@
+"""Take requests of foreign senders in: from an authenticated body to records that are durable before the answer.
+
+What is refused of a request is kept as dead letters in the same append, with its count and reason, and with the
+request's bytes where that reason is new, so that nothing that was acknowledged is lost in silence.
+"""
+
+import asyncio
+import base64
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import orjson
+
+from secondsight.access.identity import Identity
+from secondsight.catalog.index import Catalog
+from secondsight.clock import Clock
+from secondsight.errors import Rejected
+from secondsight.gateway.foreign.answers import by_code
+from secondsight.gateway.foreign.points import Points, Refused
+from secondsight.gateway.foreign.sender import Sender, Settings, Who
+from secondsight.gateway.foreign.taken import Taken
+from secondsight.gateway.frames import QUARANTINE_CODES, REFUSED_PAYLOAD_BYTES, Verdict
+from secondsight.gateway.known import Definition, read_definition
+from secondsight.gateway.native import Intake
+from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+
+SENDERS_MAXIMUM = 500
+LARGE_BYTES = 64 << 10
+"""A larger body is read in a thread: others do not wait for it."""
+TOLD_MAXIMUM = 20_000
+MS_PER_HOUR = 3_600_000
+METRICS_NAMED = 20
+METRIC_CHARACTERS = 200
+
+Decode = Callable[[bytes, Sender], Points]
+"""Unpacks and decodes a body by the index of its sender."""
+
+_Key = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Served:
+    """A sender with the lock that lets one request at a time at it.
+
+    Attributes:
+        told: What was refused of it lately, with the request's bytes; they are kept once an hour for each reason.
+    """
+
+    sender: Sender
+    lock: asyncio.Lock
+    told: set[Refused]
+    told_hour: int = 0
+
+    def is_news(self, taken: Taken, hour: int) -> bool:
+        """Tell whether something is refused that was not lately, and note it."""
+        if hour != self.told_hour or len(self.told) > TOLD_MAXIMUM:
+            self.told, self.told_hour = set(), hour
+        news = taken.refused.keys() - self.told
+        self.told |= news
+        return bool(news)
+
+
+class ForeignIntake:
+    """Takes requests of all foreign senders. Lives in one event loop."""
+
+    def __init__(self, intake: Intake, catalog: Catalog, settings: Settings, clock: Clock) -> None:
+        self._intake = intake
+        self._catalog = catalog
+        self._settings = settings
+        self._clock = clock
+        self._senders: OrderedDict[_Key, _Served] = OrderedDict()
+
+    async def take(self, identity: Identity, protocol: str, body: bytes, decode: Decode) -> tuple[Taken, Verdict]:
+        """Store what can be of a request, and return what became of it; durable when it returns.
+
+        Raises:
+            Rejected: The whole body is refused; nothing of it is stored.
+            Retryable: The log or the metadata store is away; sending the body again is right.
+        """
+        served = self._served(identity, protocol)
+        async with served.lock:
+            if len(body) > LARGE_BYTES:
+                taken = await asyncio.to_thread(self._read, served.sender, body, decode)
+            else:
+                taken = self._read(served.sender, body, decode)
+        definitions = self._definitions(taken)
+        is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
+        refusals = self._refusals(identity, protocol, body if is_news else b"", taken)
+        verdict = await self._intake.take_made(identity, [made.frame for made in taken.frames], definitions, refusals)
+        return taken, verdict
+
+    def _read(self, sender: Sender, body: bytes, decode: Decode) -> Taken:
+        now_ms = self._clock.now_ms()
+        sender.prepare(now_ms)
+        points = decode(body, sender)
+        return sender.take(points, int.from_bytes(blake2b(body, digest_size=8).digest(), "little"), now_ms)
+
+    def _served(self, identity: Identity, protocol: str) -> _Served:
+        name = sender_name(identity)
+        key = (identity.tenant_id, identity.cluster_id, name, protocol)
+        pattern = (*key, identity.collector_pattern, identity.host_id)
+        served = self._senders.get(pattern)
+        if served is None:
+            spool_id = int.from_bytes(blake2b("\0".join(key).encode(), digest_size=8).digest(), "little")
+            who = Who(name, protocol, spool_id, lambda host: identity.allows_host(name, host))
+            served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings), asyncio.Lock(), set())
+            while len(self._senders) > SENDERS_MAXIMUM:
+                self._senders.popitem(last=False)
+        self._senders.move_to_end(pattern)
+        return served
+
+    def _definitions(self, taken: Taken) -> dict[bytes, Callable[[], Definition]]:
+        """Return what reads each definition that the frames name, should it not be known."""
+        known = [one for made in taken.frames for one in (made.schema, made.entities)]
+        return {one.hash: _reader(one.blob, one.hash, self._catalog) for one in known}
+
+    def _refusals(self, identity: Identity, protocol: str, body: bytes, taken: Taken) -> Sequence[tuple[bytes, bytes]]:
+        if not taken.refused:
+            return ()
+        name = sender_name(identity)
+        key = partition_key(identity.tenant_id, identity.cluster_id, name)
+        place = (identity.tenant_id, identity.region, identity.cluster_id)
+        payload = base64.b64encode(body[:REFUSED_PAYLOAD_BYTES]).decode()
+        said = (_said(code, count, taken) for code, count in by_code(taken).items())
+        own = {"collector_id": f"{name}/{protocol}", "host_id": "", "kind": "", "payload_base64": payload}
+        bodies = (orjson.dumps(one | own) for one in said)
+        now_ms = self._clock.now_ms()
+        return [(key, encode_envelope(Envelope(RecordType.REFUSED, *place, now_ms, one))) for one in bodies]
+
+
+def sender_name(identity: Identity) -> str:
+    """Return what a foreign sender's collectors are called: a name in its token's pattern, else the token's own name.
+
+    Raises:
+        Rejected(collector_not_allowed): The token may write under neither.
+    """
+    plain = (part.strip() for part in identity.collector_pattern.split(","))
+    for name in (*(part for part in plain if part and "*" not in part and "/" not in part), identity.name):
+        if name and identity.allows_collector(name):
+            return name
+    message = f"the token {identity.name!r} may not write as collector {identity.name!r}"
+    raise Rejected("collector_not_allowed", message, "let its collector pattern hold its own name, as prom-a,node-*")
+
+
+def _said(code: str, count: int, taken: Taken) -> dict[str, object]:
+    metrics = sorted({refused.metric[:METRIC_CHARACTERS] for refused in taken.refused if refused.code == code} - {""})
+    more = f" and {len(metrics) - METRICS_NAMED} more" if len(metrics) > METRICS_NAMED else ""
+    shown = ", ".join(metrics[:METRICS_NAMED]) + more
+    first_ms, last_ms = taken.spans_ms.get(code, (None, None))
+    return {
+        "code": code,
+        "message": "; ".join(filter(None, (taken.details.get(code, ""), shown))) or code,
+        "metric": metrics[0] if len(metrics) == 1 else "",
+        "rows": 0,
+        "values": count,
+        "first_tick_ms": first_ms,
+        "last_tick_ms": last_ms,
+        "stage": "quarantine" if code in QUARANTINE_CODES else "dead_letter",
+    }
+
+
+def _reader(blob: bytes, name: bytes, catalog: Catalog) -> Callable[[], Definition]:
+    return lambda: read_definition(blob, name, catalog)

@@ -1,0 +1,193 @@
+"""Serve the protocols of others: Prometheus remote write and OTLP over HTTP."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from secondsight.access.identity import Identity
+from secondsight.errors import Rejected, Retryable
+from secondsight.gateway.answer import JSON, Answer
+from secondsight.gateway.foreign import otlp
+from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
+from secondsight.gateway.foreign.bodies import Unpack, gunzip, plain, unpack, unsnappy, unzstd
+from secondsight.gateway.foreign.intake import ForeignIntake
+from secondsight.gateway.foreign.points import Points
+from secondsight.gateway.foreign.remote_write import decode_first, decode_second
+from secondsight.gateway.foreign.sender import Sender
+from secondsight.gateway.foreign.taken import Taken
+from secondsight.gateway.frames import QUARANTINE_CODES, Verdict
+from secondsight.gateway.pressure import Pressure
+from secondsight.gateway.request import Body, Request
+from secondsight.selfmetrics import SelfMetrics
+
+REMOTE_WRITE, OTLP = "remote-write", "otlp"
+"""Second part of the ids of collectors, and source of their frames."""
+REMOTE_WRITE_ENCODINGS: Mapping[str, Unpack] = {"snappy": unsnappy, "zstd": unzstd}
+OTLP_ENCODINGS: Mapping[str, Unpack] = {"": plain, "identity": plain, "gzip": gunzip, "zstd": unzstd}
+EXPANSION = 8
+"""So many times the bound of a body it may have when it is unpacked."""
+FIRST_PROTO, SECOND_PROTO = "prometheus.writerequest", "io.prometheus.write.v2.request"
+REMOTE_WRITE_HINT = (
+    "send application/x-protobuf, with proto=prometheus.WriteRequest or proto=io.prometheus.write.v2.Request"
+)
+
+Authenticate = Callable[[Request], Awaitable[Identity]]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Bounds of one body.
+
+    Attributes:
+        received_bytes: As it comes.
+        timeout_seconds: Until it is complete.
+    """
+
+    received_bytes: int
+    timeout_seconds: float
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Return how large it may be when it is unpacked."""
+        return EXPANSION * self.received_bytes
+
+
+class ForeignRoutes:
+    """The routes of foreign senders. Lives in one event loop."""
+
+    def __init__(
+        self,
+        intake: ForeignIntake,
+        authenticate: Authenticate,
+        pressure: Pressure,
+        limits: BodyLimits,
+        metrics: SelfMetrics,
+    ) -> None:
+        self._intake = intake
+        self._authenticate = authenticate
+        self._pressure = pressure
+        self._limits = limits
+        self._metrics = metrics
+
+    async def post_remote_write(self, request: Request) -> Answer:
+        """Take a request of remote write, 1.0 or 2.0."""
+        identity = await self._authenticate(request)
+        is_second = _is_second(request)
+        encoding = _header(request, b"content-encoding") or "snappy"
+        _require_encoding(encoding, REMOTE_WRITE_ENCODINGS)
+        read = _decode_second if is_second else _decode_first
+        decode = partial(_unpacked, encoding, REMOTE_WRITE_ENCODINGS, self._limits.unpacked_bytes, read)
+        return remote_write_answer(await self._take(request, identity, REMOTE_WRITE, decode))
+
+    async def post_otlp(self, request: Request) -> Answer:
+        """Take a request of OTLP metrics, protobuf or JSON; what goes wrong is told in the type that was sent."""
+        content_type = _media_type(request)
+        answered = JSON if content_type == JSON.decode() else PROTOBUF
+        try:
+            return await self._post_otlp(request, content_type)
+        except Rejected as error:
+            self._metrics.count("gateway_refused_requests_total", code=error.code)
+            return otlp_error(error, answered)
+        except Retryable as error:
+            answer = otlp_error(error, answered)
+            self._metrics.count("gateway_refused_requests_total", code=f"http_{answer.status}")
+            return answer
+
+    async def _post_otlp(self, request: Request, content_type: str) -> Answer:
+        identity = await self._authenticate(request)
+        read = {JSON.decode(): otlp.read_json, PROTOBUF.decode(): otlp.read_protobuf}.get(content_type)
+        if read is None:
+            message = f"the body is {content_type or 'of no type'}, not OTLP"
+            raise Rejected("content_type", message, "send application/x-protobuf or application/json")
+        encoding = _header(request, b"content-encoding")
+        _require_encoding(encoding, OTLP_ENCODINGS)
+
+        def decoded(body: bytes, sender: Sender) -> Points:
+            return otlp.decode(read(body), sender.index)
+
+        decode = partial(_unpacked, encoding, OTLP_ENCODINGS, self._limits.unpacked_bytes, decoded)
+        taken = await self._take(request, identity, OTLP, decode)
+        return otlp_answer(taken, content_type.encode())
+
+    async def _take(
+        self, request: Request, identity: Identity, protocol: str, decode: Callable[[bytes, Sender], Points]
+    ) -> Taken:
+        await self._pressure.require_room()
+        with Body(self._pressure, self._limits.received_bytes, self._limits.timeout_seconds) as body:
+            content = await body.read(request)
+            taken, verdict = await self._intake.take(identity, protocol, content, decode)
+        self._count(protocol, taken, verdict, len(content))
+        return taken
+
+    def _count(self, protocol: str, taken: Taken, verdict: Verdict, body_bytes: int) -> None:
+        count = self._metrics.count
+        count("gateway_body_bytes_total", body_bytes)
+        count("foreign_samples_total", taken.samples, protocol=protocol, outcome="accepted")
+        for refused, number in taken.refused.items():
+            outcome = "quarantined" if refused.code in QUARANTINE_CODES else "rejected"
+            count("foreign_samples_total", number, protocol=protocol, outcome=outcome)
+            count("foreign_refused_samples_total", number, protocol=protocol, reason=refused.code)
+        others = {
+            "foreign_histograms_total": taken.histograms,
+            "foreign_dropped_exemplars_total": taken.exemplars,
+            "foreign_skewed_samples_total": taken.skewed,
+            "foreign_overflow_series_total": taken.overflowed,
+        }
+        for name, number in others.items():
+            if number:
+                count(name, number, protocol=protocol)
+        for outcome, rows in verdict.rows.items():
+            count("ingest_records_total", rows, outcome=outcome)
+        for outcome, number in (("accepted", len(verdict.accepted)), ("duplicate", verdict.duplicate)):
+            if number:
+                count("gateway_frames_total", number, outcome=outcome)
+
+
+def _decode_first(body: bytes, sender: Sender) -> Points:
+    return decode_first(body, sender.index, sender.learn_help)
+
+
+def _decode_second(body: bytes, sender: Sender) -> Points:
+    return decode_second(body, sender.index)
+
+
+def _unpacked(
+    encoding: str,
+    allowed: Mapping[str, Unpack],
+    limit_bytes: int,
+    read: Callable[[bytes, Sender], Points],
+    body: bytes,
+    sender: Sender,
+) -> Points:
+    return read(unpack(body, encoding, allowed, limit_bytes), sender)
+
+
+def _is_second(request: Request) -> bool:
+    """Tell which version a request of remote write is of.
+
+    Raises:
+        Rejected(content_type): It is neither.
+    """
+    media_type, *parameters = (part.strip().lower() for part in _header(request, b"content-type").split(";"))
+    protos = [value.strip('"') for name, _, value in (part.partition("=") for part in parameters) if name == "proto"]
+    proto = protos[0] if protos else FIRST_PROTO
+    if media_type != PROTOBUF.decode() or proto not in (FIRST_PROTO, SECOND_PROTO):
+        raise Rejected("content_type", f"the body is {media_type or 'of no type'}, not remote write", REMOTE_WRITE_HINT)
+    return proto == SECOND_PROTO
+
+
+def _require_encoding(encoding: str, allowed: Mapping[str, Unpack]) -> None:
+    """Check an encoding before a body is read.
+
+    Raises:
+        Rejected(content_encoding)
+    """
+    unpack(b"", encoding, dict.fromkeys(allowed, plain), 0)
+
+
+def _media_type(request: Request) -> str:
+    return _header(request, b"content-type").partition(";")[0].strip()
+
+
+def _header(request: Request, name: bytes) -> str:
+    return request.headers.get(name, b"").decode("latin-1").strip().lower()
