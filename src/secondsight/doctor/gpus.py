@@ -105,7 +105,8 @@ def _read(source: GpuSource, clock: Clock) -> Values | None:
         begun = clock.monotonic_seconds()
         found = source.driver.tick(TICK_SECONDS, TICK_SECONDS * 0.8)
         values = found or values
-        settled += found is not None and found.code == 0 and source.driver.devices is not None
+        has_said = found is not None and (found.code > 0 or (found.code == 0 and source.driver.devices is not None))
+        settled += has_said
         clock.sleep(TICK_SECONDS - (clock.monotonic_seconds() - begun))
     return values
 

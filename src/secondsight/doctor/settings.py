@@ -72,6 +72,9 @@ def _file(file: Path) -> Iterator[Finding]:
         remedy = f"chmod go-r {file}, or give it as {PREFIX}PROXY"
         yield warning(f"{file} holds the password of a proxy and may be read by others", remedy)
     for name in sorted(tables.keys() - TABLES):
+        if not isinstance(tables[name], dict):
+            yield fault(f"{name} in {file} stands in no table", "write it below [agent]")
+            continue
         yield warning(f"[{name}] in {file} is the table of no part", _nearest(name, TABLES))
     if "agent" not in tables:
         yield fault(f"{file} has no table [agent]", "write the settings of the agent below [agent]")
