@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import nvml_rig
 from agent_fixture import FakeGateway, answer_over_http, error_answer, http_server
 from secondsight import cli
 from secondsight.agent.config import AgentConfig
@@ -288,6 +289,24 @@ def test_a_whole_agent_tells_how_it_is(tmp_path: Path, capsys: pytest.CaptureFix
     assert cells["agent_process_cpu_seconds_total process=agent"] > 0
     assert cells["agent_spool_waiting_records class=P0"] >= 0
     assert cells["agent_ship_failures_total"] == 0
+
+
+@nvml_rig.needs_compiler
+def test_the_driver_is_told_of_with_the_gpu_that_it_does_not_answer_for(tmp_path: Path) -> None:
+    with nvml_rig.running(tmp_path, "host h100 2") as rig:
+        rig.settled(2)
+        facts = rig.reader.vitals()
+        assert (facts["isThere"], facts["gpus"], facts["listed"], facts["code"]) == (True, 2, 2, 0)
+        assert (facts["restarts"], facts["trouble"], facts["silent"], facts["failing"]) == (0, "", [], {})
+        assert 0 < facts["latencySeconds"] < nvml_rig.SECONDS_MAXIMUM
+        first, second = sorted(gpu.uuid for gpu in rig.source.by_number.values())
+        with rig.machine.while_stated("gpu 1 call * delay 60000"):
+            rig.until(lambda gpus: any(cells.get("gpu_driver_unresponsive") == 1 for cells in gpus.values()))
+            facts = rig.reader.vitals()
+        assert [uuid for uuid in (first, second) if uuid in facts["silent"]] == facts["silent"]
+        assert len(facts["silent"]) == 1
+        assert facts["latencySeconds"] > 0
+        json.dumps(facts)
 
 
 CONFIG = """
