@@ -1,0 +1,130 @@
+"""Run senders that are not ours: a real Prometheus, or vmagent, that scrapes over loopback and writes to a gateway."""
+
+import http.server
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PROMETHEUS = shutil.which("prometheus")
+VMAGENT = shutil.which("vmagent")
+WAIT_SECONDS = 60
+STOP_SECONDS = 20
+
+CONFIG = """
+global:
+  scrape_interval: 1s
+  scrape_timeout: 1s
+scrape_configs:
+  - job_name: dcgm-exporter
+    honor_labels: true
+    static_configs:
+      - targets: ["127.0.0.1:{exporter}"]
+"""
+REMOTE_WRITE = """
+remote_write:
+  - url: http://127.0.0.1:{gateway}/api/v1/write
+    authorization:
+      credentials_file: {token}
+    queue_config:
+      batch_send_deadline: 1s
+      max_samples_per_send: 20
+"""
+
+
+@contextmanager
+def exporter(page: Callable[[], str]) -> Iterator[int]:
+    """Serve what `page` gives at every scrape, and give the port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = page().encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/plain; version=0.0.4")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def prometheus(folder: Path, exporter_port: int, gateway_port: int, token: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Prometheus that scrapes every second and writes on, in small requests."""
+    assert PROMETHEUS is not None
+    config, secret = folder / "prometheus.yml", folder / "token"
+    secret.write_text(token)
+    words = CONFIG + REMOTE_WRITE
+    config.write_text(words.format(exporter=exporter_port, gateway=gateway_port, token=secret))
+    yield from _running(
+        [
+            PROMETHEUS,
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'tsdb'}",
+            f"--web.listen-address=127.0.0.1:{_free_port()}",
+        ],
+        folder,
+    )
+
+
+@contextmanager
+def vmagent(folder: Path, exporter_port: int, gateway_port: int, token: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a vmagent that scrapes every second and writes on."""
+    assert VMAGENT is not None
+    config, secret = folder / "scrape.yml", folder / "token"
+    secret.write_text(token)
+    config.write_text(CONFIG.format(exporter=exporter_port))
+    yield from _running(
+        [
+            VMAGENT,
+            f"-promscrape.config={config}",
+            f"-remoteWrite.url=http://127.0.0.1:{gateway_port}/api/v1/write",
+            f"-remoteWrite.bearerTokenFile={secret}",
+            f"-remoteWrite.tmpDataPath={folder / 'vmagent'}",
+            f"-httpListenAddr=127.0.0.1:{_free_port()}",
+        ],
+        folder,
+    )
+
+
+def wait_until(is_so: Callable[[], bool], words: Callable[[], str] = lambda: "") -> None:
+    """Wait for something that is bound to happen."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, words()
+        time.sleep(0.2)
+
+
+def _running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with (folder / "sender.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
