@@ -19,6 +19,10 @@ if ! command -v systemd-analyze >/dev/null && [ "$(id -u)" = 0 ]; then
   step "installing systemd to check the agent's unit"
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends systemd >/dev/null
 fi
+if ! { command -v prometheus && command -v vmagent; } >/dev/null && [ "$(id -u)" = 0 ]; then
+  step "installing prometheus and vmagent, which the tests have write to a gateway"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus victoria-metrics >/dev/null
+fi
 step "servers for the tests" && bash tools/kafka.sh
 step format && "$bin/ruff" format --check --quiet src tests bench tools
 step lint && "$bin/ruff" check --quiet src tests bench tools

@@ -71,7 +71,7 @@ class Source:
         scale: Source value x scale = value in the metric's unit.
         field_id: DCGM or NVML field number, or None.
         width: Width of the source value; sentinels are tested on it before scaling.
-        match: Label values that a sample must have, as (label, value) pairs.
+        match: Label values that a sample must have, as (label, value) pairs; "" for a label that it must not have.
         part: Label pairs that this source name itself stands for, such as (("direction", "receive"),).
         rename: Source labels that become part labels, as (source label, part label) pairs.
         rank: Preference among names of one system that give the same metric in one scrape; lower wins.

@@ -20,6 +20,8 @@ Labels = tuple[tuple[str, str], ...]
 GPU_INDEX_LABELS = ("gpu", "index", "gpu_index", "gpuindex", "gpu_id")
 """Labels that name a GPU by the driver's index; a minor number is none."""
 GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
+HARDWARE_LABELS = ("hw.type", "hw_type")
+"""Labels that say what kind of hardware an `hw.id` is of."""
 EXPORTED = "exported_"
 EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
@@ -238,6 +240,8 @@ def _gpu(labels: Mapping[str, str], origin: Origin, host: str) -> str:
 
     An index alone is looked up in the settings only: an exporter in a container counts the GPUs that it was given.
     """
+    if any(labels.get(name, "gpu") != "gpu" for name in HARDWARE_LABELS):
+        return ""
     index, address = index_of(labels), labels.get("pci_bus_id", "")
     named = gpu_id(_first(labels, *GPU_ID_LABELS))
     is_here = origin.known is not None and host == origin.host_id

@@ -108,7 +108,7 @@ class Resolver:
             return "summary_quantile"
         found: list[Slot] = []
         for metric, source in bindings:
-            if all(known.get(label.lower()) == value for label, value in source.match):
+            if all(known.get(label.lower(), "") == value for label, value in source.match):
                 slot = self._slot(metric, source, known, suffix)
                 if isinstance(slot, str):
                     return "created" if suffix == CREATED else slot
