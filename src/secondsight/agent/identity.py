@@ -27,6 +27,9 @@ EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
 
 HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "instance")
+LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "[::1]"})
+"""What every host calls itself: no name of a host."""
+
 PART_VALUE_CHARACTERS = 128
 ENTITY_CHARACTERS = 256
 ATTRIBUTE_CHARACTERS = 200
@@ -98,8 +101,8 @@ def host_of(labels: Mapping[str, str], origin: Origin) -> str:
     """Return the host that a sample is about."""
     if not origin.remote:
         return origin.host_id
-    name = _first(labels, *HOST_LABELS)
-    return re.sub(r":\d+$", "", name) if name else origin.host_id
+    names = (re.sub(r":\d+$", "", labels[label]) for label in HOST_LABELS if label in labels)
+    return next((name for name in names if name.lower() not in LOCAL_NAMES), origin.host_id)
 
 
 def entity_of(kind: EntityKind, labels: Mapping[str, str], origin: Origin, host: str) -> str:

@@ -37,9 +37,12 @@ TOTAL = "_total"
 HOUR_MS = 3_600_000
 EARLIER_MS = HOUR_MS
 """Points of a series that came with several are kept if they are not older than this."""
+FUTURE_MS = 300_000
+"""Samples whose own timestamp is further ahead of the tick are refused."""
 START_MS = 300_000
 """The first value of a counter counts if it began within this."""
 EVENT_CODE_MAXIMUM = 2**53
+COUNTING_TYPES = frozenset({"counter", "histogram", "summary"})
 
 
 @dataclass(slots=True)
@@ -108,7 +111,7 @@ class Mapper:
         mapped = Mapped()
         own = mapped.of(self._origin.host_id)
         own.discarded.update("parse" for rejection in exposition.rejections if rejection.code != "value_missing")
-        settled = Settled(stale_before_ms)
+        settled = Settled(stale_before_ms, tick_ms + FUTURE_MS)
         histograms = Histograms(exposition)
         for sample in exposition.samples:
             for slot in self._slots_of(sample.name, sample.labels, exposition, mapped):
@@ -173,8 +176,7 @@ class Mapper:
         if name in DERIVED_FROM:
             return "derived"
         if not bindings:
-            is_created = name.endswith(CREATED) and type_of(exposition, name) != "gauge"
-            return "created" if is_created else "unknown_metric"
+            return "created" if _is_start(name, exposition) else "unknown_metric"
         if "quantile" in known:
             return "summary_quantile"
         found: list[Slot] = []
@@ -194,7 +196,7 @@ class Mapper:
             if bindings:
                 return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
             base = spelling.removesuffix(CREATED)
-            if base != spelling and type_of(exposition, name) != "gauge":
+            if base != spelling:
                 for begun in (base + BUCKETS, base, base + TOTAL):
                     bindings = self._catalog.exposition(begun)
                     if bindings and (begun != base or bindings[0][0].type is MetricType.COUNTER):
@@ -258,7 +260,7 @@ class Mapper:
                 self._take_event(candidate, gathered, tick_ms)
             elif slot.metric.type is MetricType.INFO:
                 continue
-            elif candidate.time_ms is not None and self._is_repeated(candidate, settled, mapped, tick_ms):
+            elif candidate.time_ms is not None and self._is_known(candidate, settled, mapped, tick_ms):
                 gathered.discarded["duplicate"] += 1
             else:
                 gathered.cells.append(_cell(candidate))
@@ -271,8 +273,8 @@ class Mapper:
             gathered.discarded.update({"contradicted": withdrawn} if withdrawn else {})
         self._events.look_done()
 
-    def _is_repeated(self, candidate: Candidate, settled: Settled, mapped: Mapped, tick_ms: int) -> bool:
-        """Tell whether a reading with a timestamp of its own was there already; a stale one stays visible as such.
+    def _is_known(self, candidate: Candidate, settled: Settled, mapped: Mapped, tick_ms: int) -> bool:
+        """Tell whether a reading with a timestamp of its own is not newer than the last; a stale one stays visible.
 
         Points of the series before the newest are taken here, as far as they are new.
         """
@@ -282,14 +284,14 @@ class Mapper:
         if len(self._last_times) >= SERIES_CACHE_ENTRIES:
             self._last_times.clear()
         before = self._last_times.get(key)
-        self._last_times[key] = candidate.time_ms
+        self._last_times[key] = max(candidate.time_ms, before or 0)
         for point in settled.earlier_of(candidate):
             time_ms = point.time_ms or 0
             if (before or tick_ms - EARLIER_MS) < time_ms < tick_ms and point.value is not None:
                 mapped.add_earlier(time_ms, point.slot.host, _cell(point), point.slot.attributes)
             else:
                 mapped.of(point.slot.host).discarded["duplicate"] += 1
-        return before == candidate.time_ms
+        return before is not None and candidate.time_ms <= before
 
     def _take_start(self, slot: Slot, sample: Sample, mapped: Mapped, tick_ms: int) -> None:
         """Make a point of 0 of the instant at which a counter began, so that what it has counted since is counted.
@@ -379,6 +381,13 @@ class Mapper:
             return info
         engines = {entity for entity, _ in self._attributes if entity.startswith(info.entity) and entity != info.entity}
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
+
+
+def _is_start(name: str, exposition: Exposition) -> bool:
+    """Tell whether a name is of starts of counters: some clients declare these as gauges of their own."""
+    base = name.removesuffix(CREATED)
+    declared = {exposition.types.get(base), exposition.types.get(base + TOTAL)}
+    return base != name and (type_of(exposition, name) != "gauge" or bool(declared & COUNTING_TYPES))
 
 
 def _cell(candidate: Candidate) -> Cell:

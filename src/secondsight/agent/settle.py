@@ -65,10 +65,16 @@ class Candidate:
 
 
 class Settled:
-    """Takes the candidates of one scrape and gives one per cell; those of times before `stale_before_ms` are stale."""
+    """Takes the candidates of one scrape and gives one per cell.
 
-    def __init__(self, stale_before_ms: int = 0) -> None:
+    Args:
+        stale_before_ms: Those of earlier times are stale.
+        future_after_ms: Those of later times are refused: the clock behind them is wrong.
+    """
+
+    def __init__(self, stale_before_ms: int = 0, future_after_ms: float = math.inf) -> None:
         self._stale_before_ms = stale_before_ms
+        self._future_after_ms = future_after_ms
         self._by_cell: dict[tuple[str, str, str, int], Candidate] = {}
         self._earlier: dict[tuple[str, str, str, int], dict[int, Candidate]] = {}
         self._has_ranks = False
@@ -76,6 +82,9 @@ class Settled:
 
     def add(self, new: Candidate) -> None:
         """Take one more candidate."""
+        if new.time_ms is not None and new.time_ms > self._future_after_ms:
+            self.discarded["future"] += 1
+            return
         key = new.slot.key
         old = self._by_cell.setdefault(key, new)
         if old is new:
