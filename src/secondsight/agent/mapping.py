@@ -172,7 +172,7 @@ class Mapper:
     def _resolve(self, name: str, labels: Labels, exposition: Exposition) -> tuple[Slot, ...] | str:
         """Return where the samples of a series go, or the code of why they go nowhere."""
         known = identity.lowered(labels)
-        suffix, bindings = self._bindings(name, exposition)
+        suffix, bindings = self._bindings(name)
         if name in DERIVED_FROM:
             return "derived"
         if not bindings:
@@ -189,7 +189,7 @@ class Mapper:
         self._learn_facts(labels, known)
         return tuple(found) if found else "unknown_metric"
 
-    def _bindings(self, name: str, exposition: Exposition) -> tuple[str, tuple[Binding, ...]]:
+    def _bindings(self, name: str) -> tuple[str, tuple[Binding, ...]]:
         """Return what a name is to a histogram, and the metrics that it feeds."""
         for spelling in spellings(name):
             bindings = self._catalog.exposition(spelling)
