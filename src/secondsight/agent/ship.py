@@ -8,6 +8,7 @@ gateway away or busy (5xx, 429), this agent not allowed (401, 403), an address t
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from secondsight.agent.answers import code_and_message, json_of, retry_after_seconds
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422})
 CONFIRMED_MAXIMUM = 100_000
 TEND_EVERY_SECONDS = 60.0
+REPORT_EVERY_SECONDS = 30.0
 REPORT_AGAIN_SECONDS = 600.0
 """Declarations that a gateway refused for good are tried again after so long: another gateway may know them."""
 
@@ -174,6 +176,9 @@ class Shipper:
         while self._parts.spools.records and self._clock.monotonic_seconds() < end:
             if self.step(flush=True) > 0 and self._backoff.failures:
                 return False
+        with suppress(Retryable):
+            self._report_at = 0.0
+            self._report()
         return not self._parts.spools.records
 
     def _guarded_step(self) -> float:
@@ -290,16 +295,17 @@ class Shipper:
         return answer
 
     def _report(self) -> None:
-        """Declare losses, once the gateway is there to hear of them."""
-        book_id, entries = self._parts.spools.to_report()
-        if not entries or self._clock.monotonic_seconds() < self._report_at:
+        """Declare losses, once the gateway is there to hear of them; what goes on adds up in between."""
+        parts, now = self._parts, self._clock.monotonic_seconds()
+        if now < self._report_at or not parts.spools.losses:
             return
-        parts = self._parts
+        book_id, entries = parts.spools.to_report()
+        self._report_at = now + REPORT_EVERY_SECONDS
         try:
             body = declaration(parts.collector_id, parts.host_id, book_id, entries, self._clock.now_ms())
             _require_accepted(self._send(body))
         except Rejected as error:
-            self._report_at = self._clock.monotonic_seconds() + REPORT_AGAIN_SECONDS
+            self._report_at = now + REPORT_AGAIN_SECONDS
             self._log_once(f"declaration:{error.code}", f"losses cannot be declared: {error.message}")
             return
         parts.spools.reported([entry.number for entry in entries])
