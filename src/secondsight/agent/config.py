@@ -58,7 +58,8 @@ class AgentConfig:
         spool_floor_mib: Free space of the file system that is left to others; the spool gives way.
         spool_floor_percent: The same as a share of the file system; the lesser of the two counts.
         aside_mib: Most that is kept of what the gateway refused.
-        batch_seconds: How long frames may wait for company.
+        batch_seconds: How long ticks wait for company: in memory and in a journal, which outlives the process but no
+            power cut.
         ca_file: Certificates to trust instead of the system's.
         proxy: HTTP proxy on the way to the gateway, `http://[USER:PASSWORD@]HOST:PORT`; proxies that the environment
             names are not used.
