@@ -13,7 +13,7 @@ class Tick:
 
     Attributes:
         collector: Suffix of the collector id for this source ("" for the agent's own readers).
-        source: What frames call the source; "" for `scrape` where there is a suffix, else for the reader's name.
+        source: What frames call the source, where it is not the reader's name.
         earlier: (epoch ms, contents) of instants before this tick, from a source that tells several at once.
         interval_ms: Cadence of these rows where it is not the reader's own; 0 where it is.
         live: The ticks are older than others that were delivered, and hold nothing up.
@@ -28,7 +28,7 @@ class Tick:
 
 
 class Reader(Protocol):
-    """A source of samples. Runs in a thread of its own; may block up to its deadline, after which it is abandoned.
+    """A source of samples. One thread at a time calls it; may block up to its deadline, after which it is left alone.
 
     A reader that has nothing returns an empty tick; one that failed raises, and is counted and called again next time.
     """

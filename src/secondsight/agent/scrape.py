@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.9,*/*;q=0.1"
 STALE_PERIODS = 3
 UNKNOWN_NAMES_LOGGED = 20
+SOURCE = "scrape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class ScrapeReader:
             self._say_up(mapped)
         contents = self._contents(mapped.hosts, self._clock.now_ms() - tick_ms)
         earlier = ((ms, self._contents(hosts, 0)) for ms, hosts in sorted(mapped.earlier.items()))
-        return Tick(contents, collector=self.name, earlier=tuple(earlier))
+        return Tick(contents, collector=self.name, source=SOURCE, earlier=tuple(earlier))
 
     def scrape(self, tick_ms: int) -> Mapped:
         """Return what the target serves now, and what of it has no place.

@@ -110,7 +110,7 @@ class TickWriter:
         return Stamp(
             collector_id=self._sender.collector_id + (f"/{tick.collector}" if tick.collector else ""),
             host_id=self._sender.host_id,
-            source=tick.source or ("scrape" if tick.collector else reader.name),
+            source=tick.source or reader.name,
             spool_id=0,
             first_sequence=0,
             last_sequence=0,

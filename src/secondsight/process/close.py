@@ -9,8 +9,9 @@ from secondsight.process.carry import followed
 from secondsight.process.cells import RANK, VALUE_RANK, WINDOW_MS, Window
 from secondsight.process.kinds import KindState
 from secondsight.process.pieces import Rows
-from secondsight.process.raw import selection_of, source_rank
+from secondsight.process.raw import selection_of
 from secondsight.process.series import I32
+from secondsight.process.sources import source_rank
 from secondsight.process.stamps import Stamps
 from secondsight.process.window import Cells, Priors, Rollup, Samples
 

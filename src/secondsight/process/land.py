@@ -16,7 +16,7 @@ from secondsight.model import EntityKind
 from secondsight.process.decode import origin_of
 from secondsight.process.enrich import FIELDS, NOBODY, Attribution, Fact
 from secondsight.process.pieces import Origin
-from secondsight.process.raw import source_rank
+from secondsight.process.sources import source_rank
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, WideColumn, arrow_table
 from secondsight.store.spec import TableSpec
 from secondsight.wire.content import Event, Frame, HistogramRows, Info

@@ -12,6 +12,7 @@ from secondsight.process.cells import RANK, VALUE_RANK, Window
 from secondsight.process.enrich import FIELDS, Allocations
 from secondsight.process.pieces import Rows
 from secondsight.process.series import I32, SeriesTable, compact, dictionary_column, series_columns
+from secondsight.process.sources import source_rank
 from secondsight.store.rows import ColumnValues, MapColumn, NullableColumn, WideColumn
 
 Selection = Rows | slice
@@ -34,19 +35,10 @@ class Taken:
     present: NDArray[np.bool_] | None
 
 
-SOURCE_RANKS: dict[str, int] = {"nvml": 0, "host": 0, "simulate": 0, "dcgm": 1, "scrape": 2}
-"""Which of several sources of one entity counts: the lowest. Others rank as `OTHER_SOURCE_RANK`."""
-OTHER_SOURCE_RANK = 3
-
 _BITS_MASK = np.uint64((1 << 56) - 1)
 _LOW, _RANKS, _FULLEST = np.uint64(0xFFFF_FFFF), np.uint64(0xFF_FFFF), np.uint64(0xFFFF)
 _24, _32, _48 = np.uint64(24), np.uint64(32), np.uint64(48)
 _OK_RANK = np.uint64(QUALITY_RANK[Quality.OK])
-
-
-def source_rank(source: str) -> int:
-    """Return the rank of a source; lower counts first."""
-    return SOURCE_RANKS.get(source, OTHER_SOURCE_RANK)
 
 
 def selection_of(rows: Rows) -> Selection:

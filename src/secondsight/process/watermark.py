@@ -8,11 +8,11 @@ its admission moves the watermark no further than the admission: right stamps th
 from dataclasses import dataclass, field
 
 from secondsight.process.cells import WINDOW_MS
+from secondsight.process.sources import is_agents
 from secondsight.wire.content import Header
 from secondsight.wire.header import HeadView
 
-NATIVE_SOURCES = frozenset({"host", "nvml", "dcgm", "smi", "scrape", "simulate"})
-NATIVE_LATENESS_MS = 10_000
+AGENT_LATENESS_MS = 10_000
 FOREIGN_INTERVALS = 2
 IDLE_MS = 30_000
 BACKLOG_MS = 60_000
@@ -97,6 +97,6 @@ class Progress:
 
 def lateness_ms(header: Header | HeadView) -> int:
     """Return how long the in-order lane of a source is waited for."""
-    if header.source in NATIVE_SOURCES:
-        return NATIVE_LATENESS_MS
+    if is_agents(header.source):
+        return AGENT_LATENESS_MS
     return FOREIGN_INTERVALS * header.interval_ms

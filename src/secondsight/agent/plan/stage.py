@@ -255,8 +255,7 @@ class Stage:
     def _stamp(self, key: LaneKey, tick_ms: int) -> Stamp:
         collector, host, boot = self._sender
         ticks = np.array([tick_ms], np.int64)
-        source = key.source or ("scrape" if key.collector else key.reader)
-        return Stamp(_joined(collector, key.collector), host, source, 0, 0, 0, ticks, FULL_MS, boot)
+        return Stamp(_joined(collector, key.collector), host, key.source or key.reader, 0, 0, 0, ticks, FULL_MS, boot)
 
 
 @dataclass(slots=True)
