@@ -216,6 +216,22 @@ DEBUG_BUDGETS = Table(
     Column("values_per_second", BigInteger, nullable=False),
 )
 
+MAINTENANCE = Table(
+    "maintenance",
+    METADATA,
+    Column("window_id", String(32), primary_key=True),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("cluster_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("host_id", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger),
+    Column("reason", Text, nullable=False),
+    Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("maintenance_by_end", "tenant_id", "until_ms"),
+)
+
 AUDIT = Table(
     "audit",
     METADATA,

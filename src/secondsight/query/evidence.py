@@ -1,0 +1,267 @@
+"""Read what is known of the time of gaps: events, states, declarations, refusals and heartbeats of their hosts."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from secondsight.access.maintenance import MaintenanceWindow
+from secondsight.access.scope import Scope
+from secondsight.model import EntityKind
+from secondsight.process.cells import WINDOW_MS
+from secondsight.process.deadletter import QUARANTINE
+from secondsight.query.gaps import Gap, Places, key_of, places_of
+from secondsight.query.inventory import OPEN_END_MS, Inventory
+from secondsight.query.plan import Span
+from secondsight.query.reasons import SLACK_MS, Beat, Evidence, Place, Range, Shed, agent_of
+from secondsight.query.scoped import ScopedTables
+from secondsight.query.statement import Parameters, Statement
+from secondsight.query.windows import IDENTITY, raw_bounds, rollup_bounds
+from secondsight.store.schema import raw_table, rollup_table
+
+BOOT, LIFECYCLE, DECLARATION, STATE = "node_boot", "node_lifecycle", "agent_shed", "node_schedulable"
+DRAINED = 2
+TIME_CODES = ("future_time", "too_old", "bad_time")
+BACK_MS = 7 * 86_400_000
+"""How far back a state may have begun that still holds."""
+OTHER_KINDS = (EntityKind.NODE, EntityKind.GPU, EntityKind.FABRIC_PORT, EntityKind.PLATFORM)
+
+_HOST = ("tenant_id", "cluster_id", "host_id")
+
+
+class EvidenceReader:
+    """Reads evidence about the hosts of some gaps."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def read(
+        self, gaps: Sequence[Gap], kind: EntityKind, planned: Sequence[MaintenanceWindow], scope: Scope
+    ) -> Evidence:
+        """Return what is known of the time of some gaps, of which there is at least one.
+
+        Raises:
+            Retryable: The store is away or busy.
+        """
+        places = places_of(gap.key for gap in gaps)
+        span = Span(min(gap.start_ms for gap in gaps), max(gap.end_ms for gap in gaps))
+        events = self._rows(compile_events(places, span, scope))
+        return Evidence(
+            maintenance=_maintenance(planned),
+            terminated=_terminated(events),
+            drained=_drained(self._rows(compile_drained(places, span, scope))),
+            boots=_boots(events),
+            boot_ids=_boot_ids(gaps, self._rows(compile_boot_ids(kind, gaps, places, span, scope))),
+            shed=_shed(events),
+            quarantined=_quarantined(self._rows(compile_quarantined(places, span, scope))),
+            beats=_beats(self._rows(compile_beats(places, span, scope))),
+            others=_others(
+                [row for each in OTHER_KINDS for row in self._rows(compile_others(each, places, span, scope))]
+            ),
+        )
+
+    def _rows(self, statement: Statement) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._inventory.read(statement).to_pylist()
+        return found
+
+
+def compile_events(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for boots, states of instances and declarations that reach into a range."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    start, end = parameters.bind(span.from_ms, "Int64"), parameters.bind(span.to_ms + SLACK_MS, "Int64")
+    back = parameters.bind(span.from_ms - BACK_MS, "Int64")
+    hosts = parameters.bind_texts(places.hosts)
+    columns = [
+        *_HOST,
+        "entity",
+        "metric",
+        "code",
+        "toUnixTimestamp64Milli(event_time) AS start_ms",
+        f"ifNull(toUnixTimestamp64Milli(end_time), {OPEN_END_MS}) AS end_ms",
+        "attributes['kind'] AS of_kind",
+        "attributes['host'] AS of_host",
+    ]
+    where = [
+        f"metric IN {parameters.bind_texts((BOOT, LIFECYCLE, DECLARATION))}",
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"(host_id IN {hosts} OR entity IN {hosts} OR attributes['host'] IN {hosts})",
+        f"event_time >= fromUnixTimestamp64Milli({back}, 'UTC')",
+        f"event_time < fromUnixTimestamp64Milli({end}, 'UTC')",
+        f"(metric = '{BOOT}' AND event_time >= fromUnixTimestamp64Milli({start} - {SLACK_MS}, 'UTC') "
+        f"OR metric != '{BOOT}' AND (isNull(end_time) OR end_time >= fromUnixTimestamp64Milli({start}, 'UTC')))",
+    ]
+    return Statement(tables.table("events", columns, where, final=True)[1:-1], parameters.values())
+
+
+def compile_drained(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for windows in which a scheduler said that a host is drained."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    reach = Span(span.from_ms - SLACK_MS - WINDOW_MS, span.to_ms)
+    hosts = parameters.bind_texts(places.hosts)
+    where = [
+        *rollup_bounds(reach, parameters),
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"(host_id IN {hosts} OR entity IN {hosts})",
+        f"{STATE}_last = {DRAINED}",
+        "samples > 0",
+    ]
+    columns = [*_HOST, "entity", "toInt64(toUnixTimestamp(window_start)) * 1000 AS start_ms"]
+    return Statement(tables.table(rollup_table(EntityKind.NODE), columns, where)[1:-1], parameters.values())
+
+
+def compile_boot_ids(kind: EntityKind, gaps: Sequence[Gap], places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for the boot ids of the samples on both sides of each gap."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    times = sorted({time for gap in gaps for time in (gap.start_ms - gap.interval_ms, gap.end_ms)})
+    listed = parameters.bind_texts(map(str, times))
+    where = [
+        *raw_bounds(Span(span.from_ms - SLACK_MS, span.to_ms + 1), parameters),
+        *places.predicates(parameters),
+        "part = ''",
+        "boot_id != ''",
+        f"toString(toUnixTimestamp64Milli(event_time)) IN {listed}",
+    ]
+    columns = [*IDENTITY, "toUnixTimestamp64Milli(event_time) AS t", "any(boot_id) AS boot"]
+    rows = tables.table(raw_table(kind), columns, where, tail=[f"GROUP BY {', '.join(IDENTITY)}, t"])
+    return Statement(rows[1:-1], parameters.values())
+
+
+def compile_quarantined(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for when rows of hosts were refused for their time, by second."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    start = f"fromUnixTimestamp64Milli({parameters.bind(span.from_ms, 'Int64')}, 'UTC')"
+    end = f"fromUnixTimestamp64Milli({parameters.bind(span.to_ms + SLACK_MS, 'Int64')}, 'UTC')"
+    where = [
+        f"stage = '{QUARANTINE}'",
+        f"code IN {parameters.bind_texts(TIME_CODES)}",
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"host_id IN {parameters.bind_texts(places.hosts)}",
+        f"ingest_time >= {start} AND ingest_time < {end}",
+    ]
+    columns = [*_HOST, "intDiv(toUnixTimestamp64Milli(ingest_time), 1000) * 1000 AS t"]
+    group = [f"GROUP BY {', '.join(_HOST)}, t"]
+    return Statement(tables.table("dead_letters", columns, where, tail=group)[1:-1], parameters.values())
+
+
+def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for heartbeats of the agents of hosts, by window."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    where = [
+        *raw_bounds(span, parameters),
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"host_id IN {parameters.bind_texts(places.hosts)}",
+        "isNotNull(agent_up)",
+    ]
+    columns = [
+        *_HOST,
+        f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) AS number",
+        "toUnixTimestamp64Milli(min(event_time)) AS first_ms",
+        "toUnixTimestamp64Milli(max(event_time)) AS last_ms",
+        "max(toUnixTimestamp64Milli(ingest_time) - toUnixTimestamp64Milli(event_time)) AS late_ms",
+    ]
+    group = [f"GROUP BY {', '.join(_HOST)}, number"]
+    rows = tables.table(raw_table(EntityKind.PLATFORM), columns, where, tail=group)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def compile_others(kind: EntityKind, places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for when hosts were seen by whom, by window."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    hosts = parameters.bind_texts(places.hosts)
+    where = [
+        *rollup_bounds(span, parameters),
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"host_id IN {hosts}",
+        "samples > 0",
+    ]
+    columns = [
+        *_HOST,
+        "collector_id",
+        "window_start",
+        "toUnixTimestamp64Milli(min(first_event_time)) AS first_ms",
+        "toUnixTimestamp64Milli(max(last_event_time)) AS last_ms",
+    ]
+    group = [f"GROUP BY {', '.join(_HOST)}, collector_id, window_start"]
+    rows = tables.table(rollup_table(kind), columns, where, tail=group)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def _place(row: dict[str, Any], host: str = "") -> Place:
+    return row["tenant_id"], row["cluster_id"], host or row["host_id"]
+
+
+def _maintenance(planned: Sequence[MaintenanceWindow]) -> dict[Place, list[Range]]:
+    found: defaultdict[Place, list[Range]] = defaultdict(list)
+    for window in planned:
+        found[window.tenant_id, window.cluster_id, window.host_id].append((window.start_ms, window.to_ms))
+    return found
+
+
+def _terminated(events: Sequence[dict[str, Any]]) -> dict[Place, list[Range]]:
+    found: defaultdict[Place, list[Range]] = defaultdict(list)
+    for row in events:
+        if row["metric"] == LIFECYCLE and row["code"] == 0 and row["end_ms"] > row["start_ms"]:
+            found[_place(row, row["entity"])].append((row["start_ms"], row["end_ms"]))
+    return found
+
+
+def _boots(events: Sequence[dict[str, Any]]) -> dict[Place, list[int]]:
+    found: defaultdict[Place, list[int]] = defaultdict(list)
+    for row in events:
+        if row["metric"] == BOOT:
+            found[_place(row, row["entity"])].append(row["start_ms"])
+    return found
+
+
+def _shed(events: Sequence[dict[str, Any]]) -> dict[Place, list[Shed]]:
+    found: defaultdict[Place, list[Shed]] = defaultdict(list)
+    for row in events:
+        if row["metric"] == DECLARATION:
+            end_ms = row["start_ms"] if row["end_ms"] == OPEN_END_MS else row["end_ms"]
+            found[_place(row, row["of_host"])].append(Shed(row["of_kind"], (row["start_ms"], end_ms)))
+    return found
+
+
+def _drained(rows: Sequence[dict[str, Any]]) -> dict[Place, list[Range]]:
+    found: defaultdict[Place, list[Range]] = defaultdict(list)
+    for row in rows:
+        for host in {row["host_id"], row["entity"]}:
+            found[_place(row, host)].append((row["start_ms"], row["start_ms"] + WINDOW_MS + SLACK_MS))
+    return found
+
+
+def _quarantined(rows: Sequence[dict[str, Any]]) -> dict[Place, list[int]]:
+    found: defaultdict[Place, list[int]] = defaultdict(list)
+    for row in rows:
+        found[_place(row)].append(row["t"])
+    return found
+
+
+def _beats(rows: Sequence[dict[str, Any]]) -> dict[Place, list[Beat]]:
+    found: defaultdict[Place, list[Beat]] = defaultdict(list)
+    for row in rows:
+        found[_place(row)].append(Beat(row["first_ms"], row["last_ms"], row["late_ms"]))
+    return found
+
+
+def _others(rows: Sequence[dict[str, Any]]) -> dict[Place, list[tuple[str, int, int]]]:
+    found: defaultdict[Place, list[tuple[str, int, int]]] = defaultdict(list)
+    for row in rows:
+        found[_place(row)].append((agent_of(row["collector_id"]), row["first_ms"], row["last_ms"]))
+    return found
+
+
+def _boot_ids(gaps: Sequence[Gap], rows: Sequence[dict[str, Any]]) -> dict[tuple[str, int], tuple[str, str]]:
+    at = {(key_of(row), row["t"]): row["boot"] for row in rows}
+    return {
+        (gap.key, gap.start_ms): (
+            at.get((gap.key, gap.start_ms - gap.interval_ms), ""),
+            at.get((gap.key, gap.end_ms), ""),
+        )
+        for gap in gaps
+    }

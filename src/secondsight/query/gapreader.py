@@ -1,0 +1,208 @@
+"""Answer which gaps there are, and why: see `gaps.py` for what a gap is and `reasons.py` for the reasons."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from secondsight.access.maintenance import MaintenanceWindow
+from secondsight.access.scope import Scope
+from secondsight.clock import Clock
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind
+from secondsight.query.coverage import Key
+from secondsight.query.evidence import EvidenceReader
+from secondsight.query.gaps import (
+    Gap,
+    Seen,
+    Stretch,
+    compile_counts,
+    compile_last_before,
+    compile_rows,
+    compile_windows,
+    gaps_of,
+    key_of,
+    places_of,
+    seen_of_rows,
+    seen_of_windows,
+    stretches,
+    suspects,
+)
+from secondsight.query.inventory import Inventory, progress_of
+from secondsight.query.plan import GRACE_MS, Span
+from secondsight.query.reasons import Evidence, Reason, reason_of, together
+from secondsight.query.request import Filters
+
+KEPT_SECONDS = 5.0
+WINDOW_MS = 30_000
+TAIL_MAXIMUM_MS = 900_000
+BACK_MS = 86_400_000
+"""How far before a range the beginning of a gap is looked for."""
+RANGE_MAXIMUM_MS = 31 * 86_400_000
+COUNTED_MAXIMUM = 60_000_000
+"""Rows of 30 s that may be counted."""
+LOOKED_AT_MAXIMUM = 3_000_000
+"""Rows of 30 s of entities with gaps that may be looked at one by one."""
+EXPLAINED_MAXIMUM = 20_000
+"""Gaps whose reasons are worked out."""
+
+Planned = Callable[[Scope, Span], Sequence[MaintenanceWindow]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A gap with its reason."""
+
+    gap: Gap
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The gaps of a range, longest standing first; `expected` entities were looked at."""
+
+    gaps: tuple[Explained, ...]
+    span: Span
+    planned: dict[Key, list[Stretch]]
+
+
+class GapReader:
+    """Finds and explains gaps. Safe from several threads.
+
+    Args:
+        planned: Returns the planned work of a scope in a range.
+    """
+
+    def __init__(self, inventory: Inventory, clock: Clock, planned: Planned) -> None:
+        self._inventory = inventory
+        self._clock = clock
+        self._planned = planned
+        self._evidence = EvidenceReader(inventory)
+
+    def read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
+        """Return the gaps of the entities that filters admit, in a range; kept for a few seconds.
+
+        Raises:
+            Rejected(range_too_wide): It would cost more than one question may.
+            Retryable: The store is away or busy.
+        """
+        key = ("gaps", kind, filters, span, scope)
+        found: Found = self._inventory.remember(key, KEPT_SECONDS, lambda: self._read(kind, filters, span, scope))
+        return found
+
+    def _read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
+        now_ms = self._clock.now_ms()
+        due_ms = now_ms - GRACE_MS
+        expected = self._inventory.expected(kind, filters, scope)
+        planned = stretches(expected, span, due_ms)
+        if not planned:
+            return Found((), span, {})
+        self._check_cost(planned, span)
+        filters = self._inventory.placed(kind, filters, scope)
+        progress = progress_of(self._inventory.progress(scope), expected, now_ms)
+        to_ms = min(span.to_ms, now_ms)
+        parts = _parts(Span(span.from_ms, to_ms), progress.rollup_through_ms)
+        final = parts[0] is not None and bool(self._inventory.rewrites(kind, parts[0], scope))
+        asked = compile_counts(kind, filters, parts, scope, final=final)
+        counts = [row for each in asked for row in self._rows(each)]
+        doubtful = suspects(planned, counts)
+        gaps = self._gaps(kind, {key: planned[key] for key in doubtful}, parts, due_ms, scope)
+        gaps = self._begun(kind, gaps, span, scope)
+        gaps.sort(key=lambda gap: (gap.start_ms, gap.key))
+        return Found(tuple(self._explained(kind, gaps, expected, span, scope)), span, planned)
+
+    def _gaps(
+        self,
+        kind: EntityKind,
+        planned: dict[Key, list[Stretch]],
+        parts: tuple[Span | None, Span | None],
+        due_ms: int,
+        scope: Scope,
+    ) -> list[Gap]:
+        if not planned:
+            return []
+        rollup, raw = parts
+        places = places_of(planned)
+        seen: defaultdict[Key, list[Seen]] = defaultdict(list)
+        if rollup is not None:
+            windows = -(-(rollup.to_ms - rollup.from_ms) // WINDOW_MS)
+            if len(planned) * windows > LOOKED_AT_MAXIMUM:
+                raise _too_wide(f"{len(planned):,} entities lack rows")
+            rows = self._rows(compile_windows(kind, places, rollup, scope))
+            whole, doubtful = seen_of_windows([row for row in rows if key_of(row) in planned])
+            _add(seen, whole)
+            if doubtful:
+                some = places_of({key for keys in doubtful.values() for key in keys})
+                found = self._rows(compile_rows(kind, some, rollup, scope, doubtful))
+                _add(seen, seen_of_rows([row for row in found if key_of(row) in doubtful.get(row["window_ms"], ())]))
+        if raw is not None:
+            _add(seen, seen_of_rows(self._rows(compile_rows(kind, places, raw, scope))))
+        return [gap for key, some in planned.items() for gap in gaps_of(some, seen[key], due_ms)]
+
+    def _begun(self, kind: EntityKind, gaps: list[Gap], span: Span, scope: Scope) -> list[Gap]:
+        """Return the gaps, those that reach over the beginning of the range with the time at which they began."""
+        heads = {gap.key for gap in gaps if gap.start_ms == span.from_ms}
+        if not heads:
+            return gaps
+        before = Span(span.from_ms - BACK_MS, span.from_ms)
+        rows = self._rows(compile_last_before(kind, places_of(heads), before, scope))
+        last = {key_of(row): row["last_ms"] for row in rows if row["last_ms"] < span.from_ms}
+        return [
+            replace(gap, start_ms=last[gap.key] + gap.interval_ms)
+            if gap.start_ms == span.from_ms and gap.key in last
+            else gap
+            for gap in gaps
+        ]
+
+    def _explained(
+        self, kind: EntityKind, gaps: Sequence[Gap], expected: Any, span: Span, scope: Scope
+    ) -> list[Explained]:
+        if not gaps:
+            return []
+        some = gaps[:EXPLAINED_MAXIMUM]
+        reach = Span(min(gap.start_ms for gap in some), max(gap.end_ms for gap in some) + 1)
+        evidence: Evidence = self._evidence.read(some, kind, self._planned(scope, reach), scope)
+        crowds = together(some, _hosts(expected), (span.from_ms - BACK_MS, span.to_ms))
+        return [
+            Explained(gap, reason_of(gap, evidence, kind.value, is_together=number in crowds))
+            for number, gap in enumerate(some)
+        ] + [Explained(gap, Reason.UNKNOWN) for gap in gaps[EXPLAINED_MAXIMUM:]]
+
+    def _check_cost(self, planned: dict[Key, list[Stretch]], span: Span) -> None:
+        range_ms = span.to_ms - span.from_ms
+        if range_ms > RANGE_MAXIMUM_MS or len(planned) * range_ms // WINDOW_MS > COUNTED_MAXIMUM:
+            raise _too_wide(f"{len(planned):,} entities over {range_ms // 3_600_000} h")
+
+    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._inventory.read(statement).to_pylist()
+        return found
+
+
+def _too_wide(what: str) -> Rejected:
+    message = f"gaps of so much would be looked for in too many rows: {what}"
+    return Rejected("range_too_wide", message, "ask for a shorter range, or name a cluster or host")
+
+
+def _parts(span: Span, through_ms: int | None) -> tuple[Span | None, Span | None]:
+    """Return the range that is read from 30 s rows and the one from 1 s rows."""
+    cut_ms = max(through_ms or 0, span.to_ms - TAIL_MAXIMUM_MS) // WINDOW_MS * WINDOW_MS
+    first_ms = -(-span.from_ms // WINDOW_MS) * WINDOW_MS
+    if min(cut_ms, span.to_ms) <= first_ms:
+        return None, span
+    cut_ms = min(cut_ms, span.to_ms // WINDOW_MS * WINDOW_MS)
+    return Span(span.from_ms, cut_ms), Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
+
+
+def _hosts(expected: Any) -> dict[tuple[str, str, str], set[str]]:
+    """Return the hosts of each rack, and of each cluster under rack ""."""
+    found: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    columns = (expected[name].to_pylist() for name in ("tenant_id", "cluster_id", "rack", "host_id"))
+    for tenant, cluster, rack, host in set(zip(*columns, strict=True)):
+        found[tenant, cluster, rack].add(host)
+        found[tenant, cluster, ""].add(host)
+    return found
+
+
+def _add(seen: defaultdict[Key, list[Seen]], more: dict[Key, list[Seen]]) -> None:
+    for key, runs in more.items():
+        seen[key] += runs
