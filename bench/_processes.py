@@ -36,7 +36,7 @@ def pss_bytes(pids: list[int]) -> int:
     return sum(_kilobytes(Path(f"/proc/{pid}/smaps_rollup").read_text(), "Pss") for pid in pids) * 1024
 
 
-def alone_bytes(pids: list[int]) -> int:
+def bound_bytes(pids: list[int]) -> int:
     """Return the memory of processes as if no others mapped the same files: a bound from above of that memory.
 
     Private pages of each count whole, shared ones of each file once for all of them.

@@ -2,9 +2,10 @@
 
 The agent is the installed program with its NVML reader over the stub of NVML (tests/nvml_stub), its host reader and the
 reader of itself, at 1 Hz, against a real gateway on loopback in a process of its own that is not counted. Figures are
-of all processes of the agent after a warm-up. `pss_mib` counts memory as if nothing else mapped the same files. What
-arrived is read back from the gateway's log: metrics, ticks and values are those that were really delivered. GPU values
-have the noise that `host h200 8` gives them; its share is printed. The stub's own work is part of what is measured.
+of all processes of the agent after a warm-up. `pss_mib` is the kernel's; `memory_bound_mib` counts memory as if nothing
+else on the machine, such as the gateway beside it, mapped the same files. What arrived is read back from the gateway's
+log: metrics, ticks and values are those that were really delivered. GPU values have the noise that `host h200 8` gives
+them; its share is printed. The stub's own work is part of what is measured.
 
 Then the same agent also scrapes a dcgm-exporter of 8 GPUs and asks a kubelet with a pod a GPU, both in this process:
 what these readers cost is reported apart, and the memory of that agent.
@@ -73,7 +74,7 @@ class Window:
     pieces: tuple[float, ...]
     threads: Counter[str]
     pss_mib: float
-    alone_mib: float
+    bound_mib: float
     processes: int
 
     @property
@@ -133,7 +134,7 @@ def _window(pid: int, seconds: float) -> Window:
         tuple(pieces),
         used,
         _processes.pss_bytes(processes) / 2**20,
-        _processes.alone_bytes(processes) / 2**20,
+        _processes.bound_bytes(processes) / 2**20,
         len(processes),
     )
 
@@ -188,11 +189,11 @@ def _figures(window: Window, found: Received) -> dict[str, float | None]:
     due = len(found.ticks[EntityKind.PLATFORM] | gpu_ticks)
     return {
         "cpu_percent_of_core": round(100 * window.cpu_seconds / window.seconds, 3),
-        "pss_mib": round(window.alone_mib, 1),
+        "pss_mib": round(window.pss_mib, 1),
         "ticks_missed": int(found.increase("agent_samples_missed_total")) + due - len(gpu_ticks),
         "cpu_percent_of_core_scheduler": round(100 * sum(window.threads.values()) / window.seconds, 3),
         "cpu_percent_of_core_quietest": round(100 * min(window.pieces), 3),
-        "pss_shared_mib": round(window.pss_mib, 1),
+        "memory_bound_mib": round(window.bound_mib, 1),
         "gpus": len({entity for _, entity, _ in found.gpu_series}),
         "gpu_metrics": len(found.gpu_metrics),
         "values_per_second": round(sum(found.values.values()) / window.seconds, 1),
@@ -210,7 +211,8 @@ def _extra_figures(window: Window, found: Received) -> dict[str, float | None]:
     return {
         "extra_dcgm_percent_of_core": percent("dcgm"),
         "extra_kubelet_percent_of_core": percent("kubernetes"),
-        "extra_pss_mib": round(window.alone_mib, 1),
+        "extra_pss_mib": round(window.pss_mib, 1),
+        "extra_memory_bound_mib": round(window.bound_mib, 1),
     }
 
 
