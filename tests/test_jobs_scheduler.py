@@ -17,9 +17,10 @@ from secondsight.agent.jobs.gres import gpus_by_node, gres_count, gres_of, hosts
 from secondsight.agent.jobs.sacct import COLUMNS, exit_event, sacct_jobs
 from secondsight.agent.jobs.scheduler import SchedulerReader, capacity
 from secondsight.agent.jobs.settings import SacctConfig
-from secondsight.agent.jobs.slurmjob import JobState, number_of, state_of, time_ms
+from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, number_of, state_of, time_ms
 from secondsight.agent.jobs.slurmjson import jobs_of_json
 from secondsight.agent.jobs.slurmtext import gpu_totals, scontrol_jobs, sinfo_gpus, squeue_jobs
+from secondsight.agent.jobs.waits import QUEUES_MAXIMUM, QueueWaits
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected, Retryable
@@ -490,6 +491,87 @@ def test_slurmrestd_in_place_of_squeue(cluster: Cluster, tmp_path: Path) -> None
     assert cluster.means.counts.labelled("scheduler_failed") == {"squeue": 1}
     assert cluster.reader is not None
     cluster.reader.close()
+
+
+def run_row(job: str, eligible: int | str, start: int | str, queue: str = "gpu", state: str = "RUNNING") -> str:
+    """Return a run's row; times in seconds after T0."""
+    times = [at if isinstance(at, str) else str(T0 // 1000 + at) for at in (eligible, start)]
+    return f"{job}|{job}|1001|physics|{queue}|{state}|0:0|{times[0]}|{times[1]}|Unknown|10|gres/gpu=4|n1|x"
+
+
+def waits_of(tick: Tick) -> dict[str, tuple[int, float, int]]:
+    """Return part -> (count, sum in seconds, when counting began) of the histograms of a tick."""
+    return {
+        content.entities.entities[index].part: (int(rows.buckets[row].sum()), float(rows.sums[row]), int(since))
+        for content in tick.contents
+        for rows in content.histograms
+        if content.schema.histograms[rows.column].metric == "scheduler_queue_wait_seconds"
+        for row, (index, since) in enumerate(zip(rows.entity_index.tolist(), rows.start_times_ms.tolist(), strict=True))
+    }
+
+
+def test_how_long_runs_waited_counts_once_each_by_queue_and_goes_on_after_a_restart(cluster: Cluster) -> None:
+    rows = [run_row("1", -500, -400), run_row("2", -30, -30, "cpu"), run_row("3", 0, "Unknown", state="PENDING")]
+    cluster.say("sacct", "\n".join(["|".join(COLUMNS), *rows, run_row("9", -90_000, -89_000)]))
+    day_ms = 24 * 3_600_000
+    assert waits_of(cluster.read()) == {"queue=gpu": (1, 100, T0 - day_ms), "queue=cpu": (1, 0, T0 - day_ms)}
+    cluster.reader = None
+    again = [run_row("3", 0, 250), run_row("1", 300, 304), run_row("5", "Unknown", 310), run_row("6", 400, 320)]
+    cluster.say("sacct", "\n".join(["|".join(COLUMNS), *rows[:2], *again]))
+    for _ in range(3):
+        tick = cluster.read()
+    assert waits_of(tick) == {"queue=gpu": (3, 354, T0 - day_ms), "queue=cpu": (1, 0, T0 - day_ms)}
+    cluster.say("sacct", "garbage")
+    assert waits_of(cluster.read()) == {}
+
+
+RUN = st.tuples(st.integers(0, 5), st.integers(0, 40), st.integers(0, 30), st.sampled_from(["a", "b"]))
+
+
+@given(st.lists(RUN, max_size=12), st.lists(st.integers(1, 15), min_size=1, max_size=8))
+def test_waits_are_those_of_one_pull_however_accounting_is_read(runs: list[Any], steps: list[int]) -> None:
+    """Windows overlap; what began and was accounted for within the overlap counts once, over restarts too."""
+    jobs = [
+        SlurmJob(str(job), partition=queue, state=JobState.RUNNING, eligible_ms=1000 * (at - wait), start_ms=1000 * at)
+        for job, at, wait, queue in {(run[0], run[1]): run for run in runs}.values()
+    ]
+    metric, end_ms = means_of().catalog.get("scheduler_queue_wait_seconds"), 1000 * sum(steps)
+    once, pulled = QueueWaits(), QueueWaits()
+    once.take([job for job in jobs if (job.start_ms or 0) < end_ms], (0, end_ms), 0)
+    at_ms = 0
+    for step in steps:
+        span = (max(at_ms - 5000, 0), at_ms + 1000 * step)
+        pulled.take([job for job in jobs if (job.start_ms or 0) < span[1]], span, 5000)
+        at_ms = span[1]
+        kept = json.loads(json.dumps(pulled.kept()))
+        pulled = QueueWaits()
+        pulled.restore(kept)
+    assert sorted(pulled.points(metric, "c")) == sorted(once.points(metric, "c"))
+
+
+def test_waits_are_bounded() -> None:
+    waits = QueueWaits()
+    jobs = [
+        SlurmJob(str(n), partition=str(n), state=JobState.RUNNING, eligible_ms=1000, start_ms=2000)
+        for n in range(QUEUES_MAXIMUM + 3)
+    ]
+    waits.take(jobs, (0, 3000), 3000)
+    assert len(list(waits.points(means_of().catalog.get("scheduler_queue_wait_seconds"), "c"))) == QUEUES_MAXIMUM
+    assert (waits.take_refused(), waits.take_refused()) == ({"parts_limit": 3}, {})
+
+
+OTHER_BOUNDS = {"queues": {"a": [[1], 2]}, "counted": [["1", T0 - 400_000]], "since_ms": 7}
+
+
+@pytest.mark.parametrize(
+    ("said", "hours"), [(7, 24), ({"through_ms": []}, 24), ({"through_ms": T0, "waits": OTHER_BOUNDS}, 1)]
+)
+def test_a_state_that_is_of_no_use_begins_anew(cluster: Cluster, said: Any, hours: int) -> None:
+    station = station_of(cluster.folder)
+    station.state_dir.mkdir(parents=True)
+    (station.state_dir / "sacct.json").write_text(json.dumps(said))
+    cluster.say("sacct", "|".join(COLUMNS) + "\n" + run_row("1", -500, -400))
+    assert waits_of(cluster.read()) == {"queue=gpu": (1, 100, T0 - hours * 3_600_000)}
 
 
 def test_a_program_that_prints_too_much_is_stopped() -> None:

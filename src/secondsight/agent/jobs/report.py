@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded
+from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, count_discarded
 from secondsight.agent.counts import Counts
 from secondsight.agent.jobs.devices import GpuTable
 from secondsight.agent.jobs.intervals import Intervals, Listing
@@ -65,12 +65,14 @@ class Findings:
         listing: Who holds what, or None where nothing was learnt about that.
         history: Who held what before, oldest first, where it was not known then.
         readings: (metric, entity, part, physical value).
+        histograms: As they stand.
         unresolved: Reason -> things that name no GPU or job that is known here; counted.
     """
 
     listing: Listing | None = None
     history: list[Listing] = field(default_factory=list)
     readings: list[tuple[str, str, str, float]] = field(default_factory=list)
+    histograms: list[HistogramPoint] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     infos: list[Info] = field(default_factory=list)
     unresolved: Counter[str] = field(default_factory=Counter)
@@ -110,6 +112,7 @@ class AllocationReport:
         gathered.events += [(EntityKind.PROCESS_JOB, event) for event in found.events]
         gathered.infos += [(EntityKind.PROCESS_JOB, info) for info in found.infos]
         gathered.cells += cells_of(found.readings, self._means.catalog)
+        gathered.histograms += found.histograms
         self._count(found, gathered)
         delta_ms = self._means.clock.now_ms() - tick_ms
         return Tick(self._builder.build(gathered, delta_ms), collector=self._via)

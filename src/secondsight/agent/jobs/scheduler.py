@@ -21,6 +21,7 @@ from secondsight.agent.jobs.sacct import COLUMNS, exit_event, job_info, sacct_jo
 from secondsight.agent.jobs.settings import SacctConfig
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob
 from secondsight.agent.jobs.slurmtext import SQUEUE_FIELDS, NodeGpus, sinfo_gpus, squeue_jobs
+from secondsight.agent.jobs.waits import QueueWaits
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
 
@@ -53,6 +54,8 @@ class SchedulerReader:
         self._progress = station.state_dir / "sacct.json"
         self._jobs = Connection(config.jobs_url, means.clock) if config.jobs_url else None
         self._sent: dict[tuple[str, str, int, str], None] = {}
+        self._waits = QueueWaits()
+        self._through_ms = self._restore()
         self._failing: set[str] = set()
 
     def read(self, tick_ms: int) -> Tick:
@@ -97,7 +100,7 @@ class SchedulerReader:
     def _pull(self, found: Findings, tick_ms: int) -> int:
         """Read accounting for one window; return up to when, epoch ms."""
         window_ms = round(self._config.window_hours * HOUR_MS)
-        last_ms = self._last_pull_ms()
+        last_ms = self._through_ms
         overlap_ms = round(self._config.overlap_minutes * MINUTE_MS)
         start_ms = tick_ms - window_ms if last_ms is None else min(last_ms, tick_ms) - overlap_ms
         end_ms = min(start_ms + window_ms, tick_ms)
@@ -112,6 +115,9 @@ class SchedulerReader:
             raise Retryable("sacct printed no header with JobID and State")
         for job in accounts.jobs:
             self._add(job, found)
+        self._waits.take(accounts.jobs, (start_ms, end_ms), overlap_ms)
+        self._means.counts.add_discarded(self._waits.take_refused())
+        found.histograms += self._waits.points(self._means.catalog.get("scheduler_queue_wait_seconds"), self._entity)
         return end_ms
 
     def _add(self, job: SlurmJob, found: Findings) -> None:
@@ -169,19 +175,24 @@ class SchedulerReader:
         )
         found.readings += [(name, self._entity, part, count) for name, part, count in capacity(sinfo_gpus(text))]
 
-    def _last_pull_ms(self) -> int | None:
+    def _restore(self) -> int | None:
+        """Take up what an earlier run kept; return up to when accounting was read."""
         try:
-            value = json.loads(self._progress.read_text())["through_ms"]
-            return value if isinstance(value, int) else None
+            said = json.loads(self._progress.read_text())
+            through_ms = said["through_ms"]
+            if "waits" in said:
+                self._waits.restore(said["waits"])
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._means.counts.add("job_state_unreadable")
             return None
+        return through_ms if isinstance(through_ms, int) else None
 
     def _keep_progress(self, through_ms: int) -> None:
+        self._through_ms = through_ms
         try:
-            _write_whole(self._progress, json.dumps({"through_ms": through_ms}))
+            _write_whole(self._progress, json.dumps({"through_ms": through_ms, "waits": self._waits.kept()}))
         except OSError as error:
             self._means.counts.add("job_state_write_failed")
             logger.debug("%s cannot be written: %s", self._progress, error)
