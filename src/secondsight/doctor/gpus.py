@@ -28,6 +28,9 @@ SETTLED_TICKS = 3
 """The first readings of a GPU also wake it; the last one of so many is told."""
 
 SLOW_SECONDS = 0.3
+HANGS = (
+    "look for Xid and NVRM lines in the kernel log (dmesg); nvidia-smi may hang too. Drain the host, then reset the GPU"
+)
 
 
 def gpus(config: AgentConfig, clock: Clock, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -77,12 +80,13 @@ def _through_library(source: GpuSource, on_bus: int | None, clock: Clock) -> Ite
     driver = source.driver
     if values is None:
         why = driver.trouble or f"it did not answer within {WAIT_SECONDS:g} s"
-        remedy = "look for Xid and NVRM lines in the kernel log (dmesg); a GPU may hang. Agents go on without GPU rows"
-        yield fault(f"the driver cannot be read: {why}", remedy)
+        yield fault(f"the driver cannot be read: {why}", HANGS)
+        return
+    if values.code == channel.STARTING:
+        yield fault(f"the driver was not ready within {WAIT_SECONDS:g} s: a GPU may hold it up", HANGS)
         return
     if values.code:
-        word = "is still starting" if values.code == channel.STARTING else f"refuses with NVML code {values.code}"
-        yield fault(f"the driver {word}", nvml_code(values.code))
+        yield fault(f"the driver refuses with NVML code {values.code}", nvml_code(values.code))
         return
     present = described(driver.devices) if driver.devices is not None else []
     yield _counted(present, values.listed, on_bus)
@@ -90,7 +94,7 @@ def _through_library(source: GpuSource, on_bus: int | None, clock: Clock) -> Ite
     for record in values.records:
         gpu = by_number.get(record.number)
         if gpu is not None and record.what == channel.BUSY:
-            yield fault(f"GPU {gpu.uuid} at {gpu.pci_bus_id} does not answer", nvml_code(0))
+            yield fault(f"GPU {gpu.uuid} at {gpu.pci_bus_id} does not answer", HANGS)
         elif gpu is not None and record.what == channel.MAIN and record.code:
             yield fault(f"GPU {gpu.uuid} at {gpu.pci_bus_id}: NVML code {record.code}", nvml_code(record.code))
     yield from _speed(values)

@@ -23,12 +23,12 @@ def driver_facts(source: GpuSource) -> Facts:
     read = [one for one in newest.records if one.what == channel.MAIN]
     silent = sorted(one.number for one in newest.records if one.what == channel.BUSY)
     seconds = [one.taken_us / 1e6 for one in read] + [one.busy_ms / 1e3 for one in newest.records]
-    by_number = source.by_number
+    names = {number: f"{gpu.uuid} (index {gpu.index}, {gpu.pci_bus_id})" for number, gpu in source.by_number.items()}
     return facts | {
         "answeredAgeSeconds": round(max(source.clock.monotonic_seconds() - answered, 0.0), 3),
         "code": newest.code,
         "listed": newest.listed,
         "latencySeconds": max(seconds, default=None),
-        "failing": {by_number[one.number].uuid: one.code for one in read if one.code and one.number in by_number},
-        "silent": [by_number[number].uuid for number in silent if number in by_number],
+        "failing": {names[one.number]: one.code for one in read if one.code and one.number in names},
+        "silent": [names[number] for number in silent if number in names],
     }
