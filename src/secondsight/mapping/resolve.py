@@ -5,7 +5,7 @@ agents and gateways that see the same series agree about it. What a label says o
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -65,16 +65,29 @@ class Slot:
 class Resolver:
     """Resolves the series of one target or sender; not shared between threads.
 
+    Args:
+        catalog: What metrics there are.
+        origin: Where the series come from.
+        entities_maximum: Entities and parts that there may be; series of further ones are refused.
+        allows_host: Tells whether the origin may speak of a host; nothing is learnt of others.
+
     Attributes:
         attributes: Facts for the entity table of every entity and part seen.
         facts: What labels have said of entities.
         host_of_fact: Entity -> host, of those that facts are known of.
     """
 
-    def __init__(self, catalog: Catalog, origin: Origin, entities_maximum: int = ENTITIES_MAXIMUM) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        origin: Origin,
+        entities_maximum: int = ENTITIES_MAXIMUM,
+        allows_host: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         self._catalog = catalog
         self._origin = origin
         self._entities_maximum = entities_maximum
+        self._allows_host = allows_host
         self._conversion = lru_cache(maxsize=2048)(conversion)
         self.attributes: dict[Key, Attributes] = {}
         self.facts = Facts()
@@ -156,6 +169,8 @@ class Resolver:
         entity = identity.entity_of(metric.kind, labels, self._origin, host)
         if not identity.is_usable(entity) or not identity.is_usable(host):
             return "no_identity"
+        if not self._allows_host(host):
+            return "host_not_allowed"
         try:
             part = identity.part_of(metric, source, labels)
         except ValueError as error:

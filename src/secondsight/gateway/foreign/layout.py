@@ -228,6 +228,7 @@ def _matrix(
     if int(asked.sum()) + int(stale.sum()) < flat.size:
         same = values.ravel()[flat].view(np.uint64) == given.view(np.uint64)
         denied = chosen[~same]
+    values[np.isnan(values)] = np.nan
     return values, asked, stale, denied
 
 

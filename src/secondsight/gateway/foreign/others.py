@@ -128,12 +128,14 @@ class Others:
     def _take_histogram(self, sample: HistogramSample, taken: Taken, now_ms: int) -> None:
         name = self._index.series(sample.series).name
         one = np.array([sample.series], np.int32)
-        code = sample.fault or self._untimely(sample.time_ms, now_ms)
+        fault = "bad_histogram" if sample.fault.startswith("histogram_") else sample.fault
+        code = fault or self._untimely(sample.time_ms, now_ms)
         if self._index.refused(one)[0]:
             for refused, count in self._index.refusals(one):
                 taken.refuse(refused, count, self._index.series(sample.series).detail)
         elif code:
-            taken.refuse(Refused(code, name), 1, span_ms=(sample.time_ms, sample.time_ms))
+            detail = f"{name}: {sample.fault}" if sample.fault else ""
+            taken.refuse(Refused(code, name), 1, detail, (sample.time_ms, sample.time_ms))
         else:
             taken.histograms += 1
             for target in self._index.targets(sample.series) if sample.buckets else ():

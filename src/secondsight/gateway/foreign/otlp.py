@@ -18,7 +18,7 @@ from secondsight.errors import Rejected
 from secondsight.gateway.foreign.labels import series_of
 from secondsight.gateway.foreign.messages import otlp
 from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, SCALES, on_grid, require_bounds
-from secondsight.gateway.foreign.points import STALE, Gathering, HistogramSample, Index, Points
+from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, STALE, Gathering, HistogramSample, Index, Points
 
 NANOSECONDS_PER_MS = 1_000_000
 NO_RECORDED_VALUE = 1
@@ -154,7 +154,7 @@ class _Reading:
         is_delta = data.aggregation_temporality == DELTA
         for point in data.data_points:
             self._out.exemplars += len(point.exemplars)
-            number = self._series(metric, shared, point, "histogram")
+            number = self._series(metric, shared, point, HISTOGRAM_SCOPE)
             at_ms = _ms(point.time_unix_nano), _ms(point.start_time_unix_nano)
             if point.flags & NO_RECORDED_VALUE:
                 sample = HistogramSample(number, (), (), 0.0, *at_ms)
@@ -167,7 +167,7 @@ class _Reading:
     def _take_summaries(self, metric: Any, shared: Attributes) -> None:
         """Take sum and count, which are a histogram of one bucket; quantiles of others cannot be merged."""
         for point in metric.summary.data_points:
-            number = self._series(metric, shared, point, "histogram")
+            number = self._series(metric, shared, point, HISTOGRAM_SCOPE)
             at_ms = _ms(point.time_unix_nano), _ms(point.start_time_unix_nano)
             if point.flags & NO_RECORDED_VALUE:
                 sample = HistogramSample(number, (), (), 0.0, *at_ms)

@@ -22,8 +22,12 @@ STALE = float(np.uint64(STALE_BITS).view(np.float64))
 TIME_MS_MINIMUM, TIME_MS_MAXIMUM = 100_000_000_000, 100_000_000_000_000
 """Between them lie epoch milliseconds of any sane clock, and no seconds, microseconds or nanoseconds."""
 
+HISTOGRAM_SCOPE = "histogram"
+"""Scope of series whose points are whole histograms."""
+
 INVALID = frozenset(
     {
+        "bad_histogram",
         "bad_series",
         "conflict",
         "label_name_empty",

@@ -17,7 +17,7 @@ from secondsight.errors import Rejected
 from secondsight.gateway.foreign.labels import series_of
 from secondsight.gateway.foreign.messages import remote_write
 from secondsight.gateway.foreign.native_histogram import histogram_sample
-from secondsight.gateway.foreign.points import Gathering, Index, Points, Series, joined
+from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, Gathering, Index, Points, Series, joined
 
 TAIL_BYTES, ZERO_TAIL_BYTES = 18, 9
 """A sample at the end of a series: with a value, and with the value 0, which is left out."""
@@ -109,6 +109,7 @@ class _Reading:
         if one is None:
             return
         series = series_of((label.name, label.value) for label in one.labels)
+        series = series._replace(scope=HISTOGRAM_SCOPE) if one.histograms else series
         is_common = key and len(one.samples) == 1 and not (one.histograms or one.exemplars)
         if is_common and self._holds_labels_alone(key):
             number = self._index.put(key, series)
@@ -130,11 +131,12 @@ class _Reading:
         if len(texts) % 2:
             self._refuse(one, "bad_series", "", "a series has a label name without a value")
             return
-        key = (*texts, help_text)
+        scope = HISTOGRAM_SCOPE if one.histograms else ""
+        key = (scope, *texts, help_text)
         number = self._index.get(key)
         if number < 0:
             series = series_of(zip(texts[::2], texts[1::2], strict=True), _text(help_text)[:HELP_CHARACTERS])
-            number = self._index.put(key, series)
+            number = self._index.put(key, series._replace(scope=scope))
         self._take(place, number, one, None, one.created_timestamp)
 
     def _parsed(self, kind: Any, packed: bytes) -> Any:

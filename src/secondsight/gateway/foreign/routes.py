@@ -1,12 +1,12 @@
 """Serve the protocols of others: Prometheus remote write and OTLP over HTTP."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from secondsight.access.identity import Identity
 from secondsight.errors import Rejected, Retryable
-from secondsight.gateway.answer import JSON, Answer
+from secondsight.gateway.answer import JSON, Answer, refusal_answer
 from secondsight.gateway.foreign import otlp
 from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
 from secondsight.gateway.foreign.bodies import Unpack, gunzip, plain, unpack, unsnappy, unzstd
@@ -74,10 +74,19 @@ class ForeignRoutes:
         identity = await self._authenticate(request)
         is_second = _is_second(request)
         encoding = _header(request, b"content-encoding") or "snappy"
-        _require_encoding(encoding, REMOTE_WRITE_ENCODINGS)
+        if encoding not in REMOTE_WRITE_ENCODINGS:
+            return self._other_encoding(encoding)
         read = _decode_second if is_second else _decode_first
         decode = partial(_unpacked, encoding, REMOTE_WRITE_ENCODINGS, self._limits.unpacked_bytes, read)
         return remote_write_answer(await self._take(request, identity, REMOTE_WRITE, decode))
+
+    def _other_encoding(self, encoding: str) -> Answer:
+        """Return the answer that lets a sender fall back to what is taken."""
+        taken = ", ".join(REMOTE_WRITE_ENCODINGS)
+        error = Rejected("content_encoding", f"Content-Encoding {encoding!r} is not taken here", f"use one of: {taken}")
+        self._metrics.count("gateway_refused_requests_total", code=error.code)
+        answer = refusal_answer(error)
+        return replace(answer, headers=((b"accept-encoding", taken.encode()),))
 
     async def post_otlp(self, request: Request) -> Answer:
         """Take a request of OTLP metrics, protobuf or JSON; what goes wrong is told in the type that was sent."""

@@ -114,9 +114,9 @@ class Sender:
     def _begin(self) -> None:
         """Number series anew."""
         origin = Origin(host_id="", target=self._who.name, remote=True, host_labels=self._settings.host_labels)
-        resolver = Resolver(self._catalog, origin, self._settings.series_maximum)
+        resolver = Resolver(self._catalog, origin, self._settings.series_maximum, self._who.allows_host)
         self._layouts: dict[tuple[str, EntityKind, str], Layout] = {}
-        self.index = SeriesIndex(resolver, self._layout, self._who.allows_host, self._settings.series_maximum)
+        self.index = SeriesIndex(resolver, self._layout, self._settings.series_maximum)
         self._others = Others(
             self._who.name,
             self._catalog,

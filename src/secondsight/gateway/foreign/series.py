@@ -15,7 +15,7 @@ from secondsight.catalog.metric import Metric, MetricType, Source
 from secondsight.catalog.scale import conversion, source_for_help
 from secondsight.gateway.foreign.layout import Layout
 from secondsight.gateway.foreign.overflow import OVERFLOW, Overflow
-from secondsight.gateway.foreign.points import I32, I64, Refused, Series
+from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, I32, I64, Refused, Series
 from secondsight.gateway.foreign.units import source_for_unit
 from secondsight.mapping.cells import Key
 from secondsight.mapping.identity import Workload
@@ -54,16 +54,12 @@ class SeriesIndex:
     Args:
         resolver: Of the sender.
         layout_of: Finds or makes a layout.
-        allows_host: Tells whether the sender may write of a host.
         maximum: Series that it may have.
     """
 
-    def __init__(
-        self, resolver: Resolver, layout_of: LayoutOf, allows_host: Callable[[str], bool], maximum: int
-    ) -> None:
+    def __init__(self, resolver: Resolver, layout_of: LayoutOf, maximum: int) -> None:
         self._resolver = resolver
         self._layout_of = layout_of
-        self._allows_host = allows_host
         self._maximum = maximum
         self.overflow = Overflow()
         self._known: dict[object, int] = {}
@@ -220,12 +216,7 @@ class SeriesIndex:
         if series.fault:
             return series.fault
         labels = self.overflow.bounded(series, self._resolver.bindings(series.name))
-        slots = self._resolver.resolve(series.name, labels, is_histogram=series.scope == "histogram")
-        if isinstance(slots, str):
-            return slots
-        if any(not self._allows_host(slot.host) for slot in slots):
-            return "host_not_allowed"
-        return slots
+        return self._resolver.resolve(series.name, labels, is_histogram=series.scope == HISTOGRAM_SCOPE)
 
     def _place(self, number: int, series: Series, slots: tuple[Slot, ...]) -> None:
         """Give a series its cells and targets."""
