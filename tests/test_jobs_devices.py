@@ -44,6 +44,12 @@ def test_any_text_names_a_gpu_or_nothing(text: str) -> None:
     assert device is None or device.entity.startswith("GPU-")
 
 
+def test_the_beginning_of_a_uuid_names_the_only_gpu_that_begins_so() -> None:
+    gpus = (Gpu("GPU-aaaaaaaa-0000-0000-0000-000000000001"), Gpu("GPU-aaaabbbb-0000-0000-0000-000000000002"))
+    found = [device_of(name, gpus) for name in ("GPU-aaaaaaaa", "gpu-AAAAB", "GPU-aaaa", "GPU-cccc")]
+    assert [each and each.entity for each in found] == [gpus[0].uuid, gpus[1].uuid, None, "GPU-cccc"]
+
+
 def test_a_minor_is_not_an_index() -> None:
     assert numbered(0, GPUS) == GPUS[3]
     assert numbered(0, GPUS, by="index") == GPUS[0]

@@ -129,7 +129,21 @@ def _place(name: str, gpus: Sequence[Gpu]) -> Key | None:
         gpu = numbered(int(name), gpus, by="index")
         return None if gpu is None else (gpu.uuid, "")
     uuid = gpu_id(name)
-    return _of_mig_uuid(name, gpus) or ((uuid, "") if uuid.startswith("GPU-") else _of_bus_address(name, gpus))
+    if not uuid.startswith("GPU-"):
+        return _of_mig_uuid(name, gpus) or _of_bus_address(name, gpus)
+    return _of_mig_uuid(name, gpus) or _of_gpu_uuid(uuid, gpus)
+
+
+def _of_gpu_uuid(uuid: str, gpus: Sequence[Gpu]) -> Key | None:
+    """Return the GPU of a UUID, of the beginning of one, or of a claim's `gpu-0`; None where several are meant."""
+    if any(gpu.uuid == uuid for gpu in gpus):
+        return uuid, ""
+    claim = _CLAIM_GPU(uuid.lower())
+    numbered_gpu = numbered(int(claim[1]), gpus) if claim else None
+    if numbered_gpu is not None:
+        return numbered_gpu.uuid, ""
+    begun = [gpu.uuid for gpu in gpus if gpu.uuid.startswith(uuid)]
+    return None if len(begun) > 1 else (next(iter(begun), uuid), "")
 
 
 def _of_mig_uuid(name: str, gpus: Sequence[Gpu]) -> Key | None:

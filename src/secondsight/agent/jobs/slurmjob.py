@@ -56,6 +56,34 @@ STATES: Mapping[str, JobState] = {
 }
 """Slurm's word -> the metric's state; a job that is suspended still holds its GPUs."""
 
+SHORT_STATES: Mapping[str, str] = {
+    "BF": "BOOT_FAIL",
+    "CA": "CANCELLED",
+    "CD": "COMPLETED",
+    "CF": "CONFIGURING",
+    "CG": "COMPLETING",
+    "DL": "DEADLINE",
+    "F": "FAILED",
+    "NF": "NODE_FAIL",
+    "OOM": "OUT_OF_MEMORY",
+    "PD": "PENDING",
+    "PR": "PREEMPTED",
+    "R": "RUNNING",
+    "RD": "RESV_DEL_HOLD",
+    "RF": "REQUEUE_FED",
+    "RH": "REQUEUE_HOLD",
+    "RQ": "REQUEUED",
+    "RS": "RESIZING",
+    "RV": "REVOKED",
+    "S": "SUSPENDED",
+    "SE": "SPECIAL_EXIT",
+    "SI": "SIGNALING",
+    "SO": "STAGE_OUT",
+    "ST": "STOPPED",
+    "TO": "TIMEOUT",
+}
+"""Slurm's short word -> its long one."""
+
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").fullmatch
 
 
@@ -101,10 +129,21 @@ class SlurmJob:
 
 
 def state_of(text: str) -> tuple[JobState, str]:
-    """Return the state and the id of the user who cancelled, of `CANCELLED by 1001`, `COMPLETING` or `NODE_FAIL`."""
+    """Return the state and the id of the user who cancelled, of `CANCELLED by 1001`, `COMPLETING`, `NODE_FAIL`.
+
+    A state may be short (`CG`), cut where its column ended (`OUT_OF_ME+`), or stand before its flags.
+    """
     word, _, rest = text.strip().partition(" ")
     by = rest.removeprefix("by ").strip()
-    return STATES.get(word.rstrip("+").upper(), JobState.UNKNOWN), by if by.isdecimal() else ""
+    return _state(word.partition(",")[0].upper()), by if by.isdecimal() else ""
+
+
+def _state(word: str) -> JobState:
+    whole = SHORT_STATES.get(word, word.rstrip("+"))
+    if not word.endswith("+"):
+        return STATES.get(whole, JobState.UNKNOWN)
+    meant = {state for long, state in STATES.items() if long.startswith(whole)}
+    return meant.pop() if len(meant) == 1 else JobState.UNKNOWN
 
 
 def time_ms(text: str, zone: tzinfo) -> int | None:
