@@ -20,6 +20,7 @@ from agent_fixture import FakeGateway, answer_over_http, error_answer, http_serv
 from secondsight import cli
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.health.cost import ProcessCosts
+from secondsight.agent.health.gather import without_user
 from secondsight.agent.health.judge import Instant, judge
 from secondsight.agent.health.process import start_ticks
 from secondsight.agent.health.show import lines_of
@@ -121,6 +122,19 @@ def test_a_status_file_goes_on_after_a_restart_and_after_being_deleted(tmp_path:
     assert read_state(tmp_path) == {"of": "deleted"}
     first.close()
     second.close()
+
+
+def test_a_state_of_another_version_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = StateFile(tmp_path)
+    file.write({"format": 2, "version": "9.1"})
+    file.close()
+    assert status(tmp_path) == 1
+    assert "is of version 9.1 and cannot be read by this program" in capsys.readouterr().err
+
+
+def test_addresses_are_shown_without_users() -> None:
+    assert without_user("https://who:secret@gateway:1/x") == "https://gateway:1/x"
+    assert without_user("http://gateway:1") == "http://gateway:1"
 
 
 class Proc:

@@ -12,7 +12,8 @@ from typing import Any
 from secondsight.agent.health.judge import Instant, State, Verdict, judge
 from secondsight.agent.health.process import pid_namespace, start_ticks, this_boot
 from secondsight.agent.health.show import lines_of
-from secondsight.agent.health.statefile import read_state
+from secondsight.agent.health.statefile import FORMAT, read_state
+from secondsight.agent.health.words import plain
 from secondsight.clock import Clock, SystemClock
 from secondsight.config import read_settings
 from secondsight.errors import Rejected
@@ -61,6 +62,11 @@ def examine(folder: Path, clock: Clock) -> tuple[State | None, Verdict]:
         OSError: The status file may not be read.
     """
     state = read_state(folder)
+    if state is not None and state.get("format") != FORMAT:
+        whose = f"the agent of {folder} is of version {plain(str(state.get('version')))}"
+        raise Rejected(
+            "bad_state", f"{whose} and cannot be read by this program", "restart the agent, or ask with its own"
+        )
     instant = Instant(clock.now_ms(), clock.monotonic_seconds(), this_boot(), is_running)
     return state, judge(state, str(folder), instant)
 

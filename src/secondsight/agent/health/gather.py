@@ -15,6 +15,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.enrol import Enroller
 from secondsight.agent.health.cost import ProcessCosts
 from secondsight.agent.health.process import pid_namespace, start_ticks, this_boot
+from secondsight.agent.health.statefile import FORMAT
 from secondsight.agent.health.vitals import Vitals
 from secondsight.agent.hold import HeldTicks
 from secondsight.agent.lane import ReaderState
@@ -28,7 +29,6 @@ from secondsight.clock import Clock
 from secondsight.model import Priority
 from secondsight.release import VERSION
 
-FORMAT = 1
 MIB = 1 << 20
 ERROR_CHARACTERS = 300
 SESSIONS_SHOWN = 20
@@ -77,7 +77,7 @@ def state_of(insight: Insight) -> State:
         "python": platform.python_version(),
         "collectorId": config.collector,
         "hostId": config.host,
-        "gateway": config.gateway,
+        "gateway": without_user(config.gateway),
         "samplerAgeSeconds": _age(now, insight.sampler.looked),
         "readers": [_reader(one, insight.counts, now) for one in insight.sampler.states],
         "spool": spool_state(insight),
@@ -89,6 +89,12 @@ def state_of(insight: Insight) -> State:
         "lost": _lost(insight.counts),
         "cost": _cost(insight.costs),
     }
+
+
+def without_user(address: str) -> str:
+    """Return an address without a user and password that somebody may have put into it."""
+    scheme, mark, rest = address.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def class_of(priority: Priority) -> str:

@@ -46,7 +46,7 @@ class HeartbeatReader:
         """Take the parts of the agent, which are put together after its readers."""
         self._insight = insight
         self._file = StateFile(insight.config.spool_dir)
-        self._write(state_of(insight))
+        self._say({})
 
     def read(self, tick_ms: int) -> Tick:
         """Write the status file, and give the rows when they are due."""
@@ -68,13 +68,21 @@ class HeartbeatReader:
     def say_ended(self) -> None:
         """Leave word that the agent ended on purpose, and what it left behind."""
         if self._insight is not None:
-            self._write({**state_of(self._insight), "endedMs": self._insight.clock.now_ms()})
+            self._say({"endedMs": self._insight.clock.now_ms()})
         self.close()
 
     def close(self) -> None:
         """Close the status file; it is opened again where more is written."""
         if self._file is not None:
             self._file.close()
+
+    def _say(self, more: State) -> None:
+        """Write the status file outside of a read; whatever goes wrong, the agent starts and ends."""
+        try:
+            if self._insight is not None:
+                self._write({**state_of(self._insight), **more})
+        except Exception:
+            logger.exception("how the agent is could not be told")
 
     def _write(self, state: State) -> None:
         try:

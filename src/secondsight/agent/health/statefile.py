@@ -15,6 +15,9 @@ import google_crc32c
 from secondsight.errors import Rejected
 
 FILE = "status"
+FORMAT = 1
+"""Of what a state says; another one cannot be judged."""
+
 SLOT_BYTES = 64 << 10
 MODE = 0o640
 _MAGIC = b"SSST"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
+from secondsight.agent.health.vitals import Facts
 from secondsight.agent.known_gpus import KnownGpus, pci_address
 from secondsight.agent.smi.config import SmiSettings
 from secondsight.agent.smi.mapping import SmiMapper
@@ -84,6 +85,10 @@ class SmiReader:
     def starts(self) -> int:
         """Return how often nvidia-smi was started to print rows."""
         return self._program.starts
+
+    def vitals(self) -> Facts:
+        """Return how nvidia-smi is."""
+        return {"restarts": max(self.starts - 1, 0), "trouble": ", ".join(sorted({trouble.value for trouble, _ in self._told}))}
 
     def read(self, tick_ms: int) -> Tick:
         """Return the newest row of every GPU that has come since the last tick, and what is wrong with others.
