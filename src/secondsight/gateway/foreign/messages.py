@@ -28,6 +28,15 @@ _TYPES = {
     "string": _Field.TYPE_STRING,
 }
 
+_ENUMS: Mapping[str, tuple[str, ...]] = {
+    "Temporality": (
+        "AGGREGATION_TEMPORALITY_UNSPECIFIED",
+        "AGGREGATION_TEMPORALITY_DELTA",
+        "AGGREGATION_TEMPORALITY_CUMULATIVE",
+    )
+}
+"""Names of numbers from 0 on: some senders write them into their JSON."""
+
 _Layout = Mapping[str, Mapping[str, tuple[int, str]]]
 
 _HISTOGRAM = {
@@ -93,11 +102,11 @@ OTLP: _Layout = {
     "Gauge": {"data_points": (1, "NumberPoint*")},
     "Sum": {
         "data_points": (1, "NumberPoint*"),
-        "aggregation_temporality": (2, "int32"),
+        "aggregation_temporality": (2, "Temporality"),
         "is_monotonic": (3, "bool"),
     },
-    "Histogram": {"data_points": (1, "HistogramPoint*"), "aggregation_temporality": (2, "int32")},
-    "ExponentialHistogram": {"data_points": (1, "ExponentialPoint*"), "aggregation_temporality": (2, "int32")},
+    "Histogram": {"data_points": (1, "HistogramPoint*"), "aggregation_temporality": (2, "Temporality")},
+    "ExponentialHistogram": {"data_points": (1, "ExponentialPoint*"), "aggregation_temporality": (2, "Temporality")},
     "Summary": {"data_points": (1, "SummaryPoint*")},
     "NumberPoint": {
         "start_time_unix_nano": (2, "fixed64"),
@@ -173,6 +182,10 @@ def otlp(name: str) -> type[Message]:
 
 def _classes(package: str, layout: _Layout) -> dict[str, type[Message]]:
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, values in _ENUMS.items():
+        enum = file.enum_type.add(name=name)
+        for number, value in enumerate(values):
+            enum.value.add(name=value, number=number)
     for name, fields in layout.items():
         _add_message(file.message_type.add(name=name), package, fields)
     pool = descriptor_pool.DescriptorPool()
@@ -188,6 +201,8 @@ def _add_message(message: Any, package: str, fields: Mapping[str, tuple[int, str
         field = message.field.add(name=name, number=number, label=label, json_name=_json_name(name))
         if word in _TYPES:
             field.type = _TYPES[word]
+        elif word in _ENUMS:
+            field.type, field.type_name = _Field.TYPE_ENUM, f".{package}.{word}"
         else:
             field.type, field.type_name = _Field.TYPE_MESSAGE, f".{package}.{word}"
         if name in optional and word in _TYPES:
