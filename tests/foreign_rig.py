@@ -59,7 +59,7 @@ class Foreign:
         return [orjson.loads(one.body) for one in self.run.records() if one.type is RecordType.REFUSED]
 
     def cells(self) -> dict[str, float | str]:
-        """Return `metric entity part @ms` -> physical value, or the name of the quality; later frames win."""
+        """Return `metric entity part @ms` -> physical value, or the name of the quality; the greater value counts."""
         catalog = load_catalog(self.run.config.catalogue)
         found: dict[str, float | str] = {}
         for frame in self.frames():
@@ -70,7 +70,9 @@ class Foreign:
                 present = np.ones(group.values.shape, np.bool_) if group.present is None else group.present
                 for column, row in np.argwhere(present).tolist():
                     metric = catalog.get(content.schema.columns[group.first_column + column].metric)
-                    found[_name(frame, metric.name, row)] = to_physical(metric, group.values[column, row].item())
+                    value, name = to_physical(metric, group.values[column, row].item()), _name(frame, metric.name, row)
+                    before = found.get(name)
+                    found[name] = value if not isinstance(before, float | int) else max(before, value)
             listed = zip(block.quality_row.tolist(), block.quality_column.tolist(), block.quality.tolist(), strict=True)
             for row, column, quality in listed:
                 if not Quality(quality).has_value:

@@ -20,7 +20,13 @@ from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, on_grid
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 
 LIMIT = 1 << 20
-ALL = {"": bodies.plain, "gzip": bodies.gunzip, "zstd": bodies.unzstd, "snappy": bodies.unsnappy}
+ALL = {
+    "": bodies.plain,
+    "deflate": bodies.inflate,
+    "gzip": bodies.gunzip,
+    "zstd": bodies.unzstd,
+    "snappy": bodies.unsnappy,
+}
 T0 = 1_764_470_000_000
 
 
@@ -36,6 +42,7 @@ class TestUnpacking:
     def test_what_was_packed_comes_out(self, body: bytes, members: int) -> None:
         packed = {
             "": body * members,
+            "deflate": zlib.compress(body * members),
             "gzip": gzip.compress(body) * members,
             "zstd": zstandard.compress(body) * members,
             "snappy": bytes(cramjam.snappy.compress_raw(body * members)),
@@ -50,9 +57,10 @@ class TestUnpacking:
         assert bodies.unpack(sent, "zstd", ALL, LIMIT) == b"abc" * 1000
         assert refused(sent[:-5], "zstd") == "bad_body"
 
-    @pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
+    @pytest.mark.parametrize("encoding", ["deflate", "gzip", "zstd", "snappy"])
     def test_damage_is_refused(self, encoding: str) -> None:
         whole = {
+            "deflate": zlib.compress(b"x" * 999),
             "gzip": gzip.compress(b"x" * 999),
             "zstd": zstandard.compress(b"x" * 999),
             "snappy": bytes(cramjam.snappy.compress_raw(b"x" * 999)),
@@ -60,10 +68,11 @@ class TestUnpacking:
         for sent in (b"", whole[encoding][:-3], b"{}", b"\xff" * 40, whole[encoding] + b"tail"):
             assert refused(sent, encoding) in ("bad_body", "body_too_large")
 
-    @pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
+    @pytest.mark.parametrize("encoding", ["deflate", "gzip", "zstd", "snappy"])
     def test_a_bomb_takes_no_more_memory_than_the_bound(self, encoding: str) -> None:
         size = 64 << 20
         sent = {
+            "deflate": zlib.compress(bytes(size)),
             "gzip": zlib.compress(bytes(size), wbits=31),
             "zstd": zstandard.compress(bytes(size)),
             "snappy": bytes(cramjam.snappy.compress_raw(bytes(size))),

@@ -11,9 +11,8 @@ import zstandard
 
 from secondsight.errors import Rejected
 
-GZIP_WINDOW = 31
-"""zlib's word for a gzip header and trailer around each member."""
-GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WINDOW, ZLIB_WINDOW = 31, 15
+"""zlib's words for a gzip header and trailer around each member, and for its own."""
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_WINDOW_BYTES = 16 << 20
 SNAPPY_LENGTH_BYTES = 5
@@ -69,19 +68,23 @@ def gunzip(body: bytes, limit_bytes: int) -> bytes:
     pieces: list[bytes] = []
     held_bytes, rest = 0, body
     while rest or not pieces:
-        member = zlib.decompressobj(GZIP_WINDOW)
-        try:
-            piece = member.decompress(rest, limit_bytes - held_bytes + 1)
-        except zlib.error as error:
-            raise Rejected("bad_body", f"the body is not gzip: {error}", "check Content-Encoding") from error
+        piece, rest = _member(rest, "gzip", GZIP_WINDOW, limit_bytes - held_bytes)
         held_bytes += len(piece)
-        if held_bytes > limit_bytes:
-            raise _too_large(limit_bytes)
-        if not member.eof:
-            raise Rejected("bad_body", "the gzip body is cut short", "send it again")
         pieces.append(piece)
-        rest = member.unused_data.lstrip(b"\0")
+        rest = rest.lstrip(b"\0")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def inflate(body: bytes, limit_bytes: int) -> bytes:
+    """Unpack a deflate body, which has zlib's header.
+
+    Raises:
+        Rejected(body_too_large, bad_body)
+    """
+    unpacked, rest = _member(body, "deflate", ZLIB_WINDOW, limit_bytes)
+    if rest:
+        raise Rejected("bad_body", "something follows the deflate body")
+    return unpacked
 
 
 def unzstd(body: bytes, limit_bytes: int) -> bytes:
@@ -119,6 +122,20 @@ def unsnappy(body: bytes, limit_bytes: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(body))
     except cramjam.DecompressionError as error:
         raise Rejected("bad_body", f"the body is not a snappy block: {error}", "check Content-Encoding") from error
+
+
+def _member(body: bytes, encoding: str, window: int, limit_bytes: int) -> tuple[bytes, bytes]:
+    """Return what one zlib stream holds, and what follows it."""
+    member = zlib.decompressobj(window)
+    try:
+        piece = member.decompress(body, limit_bytes + 1)
+    except zlib.error as error:
+        raise Rejected("bad_body", f"the body is not {encoding}: {error}", "check Content-Encoding") from error
+    if len(piece) > limit_bytes:
+        raise _too_large(limit_bytes)
+    if not member.eof:
+        raise Rejected("bad_body", f"the {encoding} body is cut short", "send it again")
+    return piece, member.unused_data
 
 
 def _declared_bytes(body: bytes) -> int:

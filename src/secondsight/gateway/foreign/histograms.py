@@ -131,8 +131,8 @@ def whole_points(target: Target, sample: HistogramSample) -> Iterator[Found]:
         return
     scale = slot.source.scale
     bounds = tuple(bound * scale for bound in sample.bounds)
-    start_ms = sample.start_ms + 1 if sample.is_delta else sample.start_ms
+    start_ms = min(sample.start_ms + 1, sample.time_ms - 1) if sample.is_delta else sample.start_ms
     made = HistogramPoint(slot.metric, slot.entity, slot.part, bounds, sample.buckets, sample.sum * scale, start_ms)
     yield Found(slot.host, target.job, sample.time_ms, made)
-    if sample.is_delta and start_ms < sample.time_ms:
+    if sample.is_delta:
         yield Found(slot.host, target.job, start_ms, made._replace(buckets=(0,) * len(sample.buckets), sum=0.0))

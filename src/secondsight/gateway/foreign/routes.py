@@ -9,7 +9,7 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.answer import JSON, Answer, refusal_answer
 from secondsight.gateway.foreign import otlp
 from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
-from secondsight.gateway.foreign.bodies import Unpack, gunzip, plain, unpack, unsnappy, unzstd
+from secondsight.gateway.foreign.bodies import Unpack, gunzip, inflate, plain, unpack, unsnappy, unzstd
 from secondsight.gateway.foreign.intake import ForeignIntake
 from secondsight.gateway.foreign.points import Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
@@ -23,7 +23,13 @@ from secondsight.selfmetrics import SelfMetrics
 REMOTE_WRITE, OTLP = "remote-write", "otlp"
 """Second part of the ids of collectors, and source of their frames."""
 REMOTE_WRITE_ENCODINGS: Mapping[str, Unpack] = {"snappy": unsnappy, "zstd": unzstd}
-OTLP_ENCODINGS: Mapping[str, Unpack] = {"": plain, "identity": plain, "gzip": gunzip, "zstd": unzstd}
+OTLP_ENCODINGS: Mapping[str, Unpack] = {
+    "": plain,
+    "identity": plain,
+    "gzip": gunzip,
+    "zstd": unzstd,
+    "deflate": inflate,
+}
 EXPANSION = 8
 """So many times the bound of a body it may have when it is unpacked."""
 FIRST_PROTO, SECOND_PROTO = "prometheus.writerequest", "io.prometheus.write.v2.request"

@@ -97,7 +97,7 @@ class Starts:
         places = np.where(real, gathered.places, 0)
         starts_ms = np.where(real, points.starts_ms[places], 0)
         is_delta = np.zeros(places.size, np.bool_) if points.deltas is None else points.deltas[places]
-        starts_ms = starts_ms + is_delta.astype(np.int64)
+        starts_ms = np.where(is_delta, np.minimum(starts_ms + 1, gathered.times_ms - 1), starts_ms)
         is_recent = is_delta | (starts_ms > gathered.times_ms - START_MS)
         wanted = (starts_ms > 1) & (starts_ms < gathered.times_ms) & is_recent & ((cells[:, 3] & COUNTER_BIT) != 0)
         most = int(numbers.max(initial=0)) + 1
