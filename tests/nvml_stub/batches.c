@@ -54,6 +54,7 @@ static void field(const Device *device, struct field_value *out) {
     const struct value *value = &device->fields[out->id], *scopes = device->scopes[out->id];
     out->type = value->type;
     if (scopes && out->scope < SCOPES && scopes[out->scope].set) value = &scopes[out->scope];
+    if (out->scope == UINT32_MAX && device->totals[out->id].set) value = &device->totals[out->id];
     if (value->set || !scopes) out->code = number(device, value, out->type, &out->value);
     else out->code = out->scope == UINT32_MAX ? total(device, scopes, &out->value) : INVALID_ARGUMENT;
 }

@@ -129,6 +129,7 @@ static bool field(struct device *device, struct line line) {
     unsigned id;
     if (line.count < 3 || !number(line.words[1], &id) || id >= FIELDS) return false;
     if (is(line.words[2], "scope")) return scoped(device, id, from(line, 2));
+    if (is(line.words[2], "total")) return assign(&device->totals[id], from(line, 3), id * 64 + 62 + (device->mig << 20));
     if (is(line.words[2], "type")) return line.count == 4 && type_of(line.words[3], &device->fields[id].type);
     return assign(&device->fields[id], from(line, 2), id * 64 + 63 + (device->mig << 20));
 }

@@ -90,6 +90,7 @@ struct device {
     struct value values[VALUES];
     struct value fields[FIELDS];
     struct value *scopes[FIELDS];
+    struct value totals[FIELDS];
     struct value gpm[GPM_METRICS];
     struct behaviour calls[CALLS];
     struct process processes[PROCESSES];

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.agent.nvml.fields import LINK_TOTALS
 from secondsight.agent.nvml.settings import NvmlSettings, library_file
 from secondsight.catalog.load import Binding, Catalog
 from secondsight.catalog.metric import Metric, MetricType, Source
@@ -37,11 +38,14 @@ RARELY = frozenset(
         "nvmlDeviceGetTemperatureThreshold",
         "FI 5",
         "FI 6",
+        "FI 52",
+        "FI 59",
         "FI 142",
         "FI 143",
+        *LINK_TOTALS,
     }
 )
-"""Constants, modes and counts kept in the InfoROM: functions, and fields by their names."""
+"""Constants, modes, counts kept in the InfoROM, totals of errors over links: functions, and fields by their names."""
 
 SAMPLE_AGE_SECONDS, SAMPLE_AGE_TICKS = 5.0, 3
 """How long a sample of GPM is good to be averaged from; the greater counts."""
@@ -193,7 +197,7 @@ def _asked(sources: Iterable[Source]) -> tuple[str, ...]:
 
 def _is_rare(source: Source) -> bool:
     function = source.name.partition(".")[0].partition("(")[0]
-    return function in RARELY
+    return function in RARELY and not _grows(source)
 
 
 def _label_of(metric: Metric, source: Source) -> str:

@@ -14,6 +14,9 @@ _RETURN_WORD = pynvml.c_nvmlFieldValue_t.nvmlReturn.offset // 4
 METRIC_BYTES = ctypes.sizeof(pynvml.c_nvmlGpmMetric_t)
 _METRIC_RETURN_WORD = pynvml.c_nvmlGpmMetric_t.nvmlReturn.offset // 4
 
+_MEMBERS = dict(enumerate(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")))
+"""Members of a value by the type that the driver says it has."""
+
 Field = tuple[int, int]
 """(field id, scope)."""
 
@@ -56,6 +59,14 @@ class Fields:
         by_field = [0] * len(words)
         for place, field in enumerate(self._order):
             by_field[field] = words[place]
+        return by_field
+
+    def numbers(self) -> list[int]:
+        """Return the value of each field as an integer, by the order in which they were first given."""
+        by_field = [0] * len(self._order)
+        for place, field in enumerate(self._order):
+            entry = self._array[place]  # type: ignore[index] # not empty
+            by_field[field] = int(getattr(entry.value, _MEMBERS.get(entry.valueType, "ullVal")))
         return by_field
 
     @property

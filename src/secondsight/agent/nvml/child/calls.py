@@ -9,6 +9,7 @@ from ctypes import c_int, c_uint, c_ulonglong
 from typing import Any, NamedTuple
 
 from secondsight.agent.nvml.child.binding import pynvml
+from secondsight.agent.nvml.fields import LINK_TOTALS
 
 ARGUMENTS = {
     "GRAPHICS": pynvml.NVML_CLOCK_GRAPHICS,
@@ -100,6 +101,7 @@ def _shapes() -> dict[str, Shape]:
             pynvml.c_nvmlEccSramErrorStatus_v1_t, version=pynvml.nvmlEccSramErrorStatus_v1
         ),
         "nvmlDeviceGetRowRemapperHistogram": Shape(pynvml.c_nvmlRowRemapperHistogramValues),
+        **{name: Shape(Wide) for name in LINK_TOTALS},
         "nvmlDeviceGetGpuFabricInfoV": Shape(
             pynvml.c_nvmlGpuFabricInfo_v3_t, version=pynvml.nvmlGpuFabricInfo_v3, older=pynvml.nvmlGpuFabricInfo_v2
         ),

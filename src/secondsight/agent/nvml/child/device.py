@@ -116,7 +116,9 @@ class Device:
         if now >= self._slow_at:
             self._slow_at = now + SLOW_SECONDS
             if self.slow is None:
-                self.slow = Group(self.handle, self._slow_wanted(), (self.handle, None, self._plan.age_seconds))
+                links = min(self._links(), LINKS_MAXIMUM)
+                whom = (self.handle, None, self._plan.age_seconds)
+                self.slow = Group(self.handle, self._slow_wanted(links), whom, links)
             self.slow.read(now)
             self.slow_read = True
             self._look_for_instances(now)
@@ -128,9 +130,9 @@ class Device:
             self.changed = self.changed or found != self.facts
             self.facts = found
 
-    def _slow_wanted(self) -> Wanted:
+    def _slow_wanted(self, links: int) -> Wanted:
         """Return what is read rarely, with one name for each link and fan that the GPU has."""
-        links, fans = min(self._links(), LINKS_MAXIMUM), min(self._fans(), FANS_MAXIMUM)
+        fans = min(self._fans(), FANS_MAXIMUM)
         names = [_of_part(name, link) for link in range(links) for name in self._plan.links]
         names += [_of_part(name, fan) for fan in range(fans) for name in self._plan.fans]
         return Wanted((*self._plan.slow.names, *names), self._plan.slow.choices)

@@ -6,17 +6,15 @@ better source answers.
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from secondsight.agent.nvml.channel import NOT_ASKED
 from secondsight.agent.nvml.child import calls
 from secondsight.agent.nvml.child.batch import Field, Fields, Gpm
 from secondsight.agent.nvml.child.binding import pynvml
-
-ALL_LINKS = 0xFFFFFFFF
-AGGREGATED = frozenset((*range(138, 142), *range(161, 164), *range(201, 223), *range(235, 251), *range(289, 297)))
-"""Fields that are per NVLink; their total needs the scope "all links"."""
+from secondsight.agent.nvml.child.totals import LinkTotal
+from secondsight.agent.nvml.fields import ALL_LINKS, LINK_TOTALS, OF_A_LINK
 
 UNSUPPORTED = frozenset((pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, 26))
 MISUSED = frozenset((2, 7, 25))
@@ -41,12 +39,12 @@ class Wanted(NamedTuple):
 
 
 def field_of(name: str) -> Field | None:
-    """Return the field id and scope of a name, None where it is no field."""
-    if not name.startswith("FI "):
+    """Return the field id and scope of a name, None where it is no field, or a total that is a call."""
+    if not name.startswith("FI ") or name in LINK_TOTALS:
         return None
     number, _, scope = name.removeprefix("FI ").partition("@")
     field = int(number)
-    return field, int(scope) if scope else ALL_LINKS if field in AGGREGATED else 0
+    return field, int(scope) if scope else ALL_LINKS if field in OF_A_LINK else 0
 
 
 class Group:
@@ -56,10 +54,12 @@ class Group:
         handle: GPU or MIG device.
         wanted: What to ask for.
         gpm: Whom to take GPM samples of: (handle of the GPU, GPU instance or None, seconds for which a sample is good).
+        links: NVLinks over which totals are made.
     """
 
-    def __init__(self, handle: Any, wanted: Wanted, gpm: tuple[Any, int | None, float]) -> None:
+    def __init__(self, handle: Any, wanted: Wanted, gpm: tuple[Any, int | None, float], links: int = 0) -> None:
         self._wanted = wanted
+        self._links = links
         fields = [(slot, field) for slot, name in enumerate(wanted.names) if (field := field_of(name)) is not None]
         named = [(slot, parsed) for slot, name in enumerate(wanted.names) if (parsed := calls.parse(name)) is not None]
         metrics = [(slot, int(name[4:])) for slot, name in enumerate(wanted.names) if name.startswith("GPM ")]
@@ -108,12 +108,17 @@ class Group:
                 size += -(-calls.size_bytes(name.function) // 8) * 8
         self._arena = bytearray(size)
         self._offsets = offsets
-        self._calls = [calls.Call(handle, *key, self._arena, offset) for key, offset in offsets.items()]
+        self._calls = [self._call(handle, *key, offset) for key, offset in offsets.items()]
         self._codes = [0] * len(self._calls)
         self._live = range(len(self._calls))
         self._fields_code = 0
         places = {key: place for place, key in enumerate(offsets)}
         self._call_of = {slot: places[name.function, name.arguments] for slot, name in named}
+
+    def _call(self, handle: Any, function: str, arguments: tuple[int, ...], offset: int) -> Callable[[], int]:
+        if function in LINK_TOTALS:
+            return LinkTotal(handle, LINK_TOTALS[function], self._links, self._arena, offset)
+        return calls.Call(handle, function, arguments, self._arena, offset)
 
     def _layout(self, fields: Any, named: Sequence[tuple[int, calls.Name]], metrics: Any) -> str:
         """Return the description by which the agent reads the record."""
