@@ -347,5 +347,6 @@ def test_a_form_is_told_by_its_beginning() -> None:
         "two-logs.xml": "xml",
         "entities.xml": "xml",
         "cut.xml": "xml",
+        "older-boards-and-raw-names.xml": "xml",
         "rocm.json": "rocm",
     }

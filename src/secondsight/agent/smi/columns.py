@@ -193,6 +193,9 @@ _SEVERITIES = {
 }
 """How the counts of errors of one kind of memory are named; those of one severity add up to its total."""
 
+_BITS = {"single_bit": "corrected", "double_bit": "uncorrected"}
+"""Sections of older boards, which give the total themselves."""
+
 _WORDS = re.compile(r"[^a-z0-9]+")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -224,6 +227,8 @@ def _clock_column(path: tuple[str, ...], leaf: str) -> str:
 
 def memory_errors_of(path: tuple[str, ...]) -> tuple[str, str] | None:
     """Return (column of the total, kind of memory) of a leaf that counts ECC errors, else None."""
+    if path[-1] == "total" and path[-4:-3] == ("ecc_errors",) and path[-2] in _BITS:
+        return f"ecc.errors.{_BITS[path[-2]]}.{path[-3]}.total", "all"
     if len(path) < 3 or path[-3] != "ecc_errors" or path[-2] not in ("volatile", "aggregate"):
         return None
     memory, _, severity = path[-1].partition("_")

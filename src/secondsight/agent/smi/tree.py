@@ -22,6 +22,10 @@ LISTS = frozenset({"supported_clocks", "supported_mem_clock", "accounted_process
 
 XML_END = "</nvidia_smi_log>"
 
+_NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+"""Names of processes are printed as they are."""
+
 _LOG_END = re.compile(re.escape(XML_END))
 _LOG_HEAD = re.compile(r"=+\s*NVSMI LOG\s*=+").match
 _LEAF = re.compile(r"( *)(.*?\S) *:(?: (.*))?$").match
@@ -98,7 +102,7 @@ def _take_xml(log: str, document: Document, round_number: int) -> None:
         document.refusals.append(Refusal(line, "xml", "it declares entities, which nvidia-smi never does"))
         return
     try:
-        root = ElementTree.fromstring(log)  # noqa: S314 - entities were refused above
+        root = ElementTree.fromstring(_BARE_AMPERSAND.sub("&amp;", _NO_XML.sub("", log)))  # noqa: S314 - entities were refused above
     except ElementTree.ParseError as error:
         line = error.position[0]
         document.refusals.append(Refusal(line, "xml", f"log {round_number + 1} is not well-formed: {error}"))
