@@ -138,10 +138,11 @@ def running(
     machine = Machine(folder / "machine", *lines)
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(machine.path)
-    chosen = NvmlSettings(library=library or build.library(), **settings)
+    chosen = NvmlSettings(library=library or build.library(), **({"start_spread_seconds": 0} | settings))
     catalog, counts, clock = load_catalog(), Counts(), SystemClock()
     kept = BootFile(folder / "spool/gpus.json", boot_id, counts)
-    host = Host(HOST, "rack-1", folder / "root", kept=kept, dev=folder / "dev")
+    turn_files = (folder / "run/driver.lock",)
+    host = Host(HOST, "rack-1", folder / "root", kept=kept, dev=folder / "dev", turn_files=turn_files)
     tables = (PresentGpus(), KnownGpus(HOST))
     source = gpu_source(chosen, plan_of(catalog), host, clock, random.Random(1).random, tables)
     rig = Rig(

@@ -15,6 +15,7 @@ from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, LifecycleConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
+from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.processes import ProcessesConfig
 from secondsight.agent.scrape import Target
@@ -36,6 +37,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.fabric]", FabricConfig, "InfiniBand and RoCE ports."),
     ("[agent.kernel_log]", KernelLogConfig, "The kernel log: Xid, SXid, GPUs off the bus, and what rules know."),
     ("[[agent.scrape]]", Target, "One address that the agent scrapes; may stand several times."),
+    ("[agent.nvml]", NvmlSettings, "NVIDIA GPUs through the driver's library."),
     ("[agent.dcgm]", DcgmSettings, "A DCGM host engine, read through the Python bindings that DCGM ships."),
     ("[agent.smi]", SmiSettings, "A running nvidia-smi, on hosts that have nothing better."),
     ("[agent.simulate]", SimulatedGpus, "GPUs that the agent makes up, for trying things where there are none."),

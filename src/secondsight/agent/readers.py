@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from secondsight.agent.attribution import Allocations
 from secondsight.agent.bootfile import BootFile
@@ -24,6 +25,7 @@ from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
 from secondsight.agent.offset import ClockOffset
 from secondsight.agent.place import Place
+from secondsight.agent.turn import SHARED_FILE
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader
@@ -100,9 +102,14 @@ def _driver(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[R
     from secondsight.agent.nvml.source import Host
 
     kept = BootFile(config.spool_dir / "gpus.json", boot_id(config.root), shared.counts)
-    host = Host(config.host, config.rack, config.root, config.interval_ms, kept)
+    host = Host(config.host, config.rack, config.root, config.interval_ms, kept, turn_files=_turn_files(config))
     tables = (shared.present, known)
     yield from nvml_readers(config.nvml, host, shared.catalog, shared.clock, shared.counts, tables)
+
+
+def _turn_files(config: AgentConfig) -> tuple[Path, ...]:
+    """Return where processes take turns in starting the driver: all of the host, or else those of one agent."""
+    return SHARED_FILE, config.spool_dir / SHARED_FILE.name
 
 
 def _host(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
@@ -125,7 +132,7 @@ def _gpu_programs(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iter
     if config.dcgm is not None:
         from secondsight.agent.dcgm.reader import DcgmPlace, DcgmReader
 
-        station = DcgmPlace(config.host, config.rack, known)
+        station = DcgmPlace(config.host, config.rack, known, _turn_files(config))
         yield DcgmReader(config.dcgm, station, shared.catalog, shared.clock, shared.counts)
     if config.smi is not None:
         from secondsight.agent.smi.reader import SmiPlace, SmiReader

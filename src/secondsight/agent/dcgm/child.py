@@ -12,6 +12,8 @@ import sys
 from typing import Any, TextIO
 
 from secondsight.agent.dcgm.watch import Engine
+from secondsight.agent.turn import turn
+from secondsight.clock import SystemClock
 
 LOOK_EVERY = 30
 """GPUs are counted anew after so many readings; other ones make a new connection."""
@@ -26,6 +28,7 @@ class Child:
         self._engine: Engine | None = None
         self._readings = 0
         self._modules: tuple[Any, Any, Any] | None = None
+        self._clock = SystemClock()
 
     def answer(self, number: int) -> None:
         """Write the answer to one request."""
@@ -57,14 +60,19 @@ class Child:
             agent, structs, fields = (importlib.import_module(name) for name in names)
             self._modules = (agent, structs, fields)
         agent, structs, fields = self._modules
-        engine = Engine(agent, structs, fields, self._settings["address"], self._settings["intervalMs"])
-        engine.watch(self._settings["fields"])
+        with turn(self._settings["turnFiles"], self._clock, _report):
+            engine = Engine(agent, structs, fields, self._settings["address"], self._settings["intervalMs"])
+            engine.watch(self._settings["fields"])
         return engine
 
     def _look_for_others(self, engine: Engine) -> None:
         known = [entity.number for entity in engine.entities if "GPU_I_ID" not in entity.facts]
         if sorted(engine.gpus_now()) != sorted(known):
             raise RuntimeError("the engine has other GPUs than before")
+
+
+def _report(text: str) -> None:
+    sys.stderr.write(f"dcgm child: {text}\n")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered
@@ -54,11 +55,13 @@ class DcgmPlace:
 
     Attributes:
         known: Learns which GPU has which PCI address.
+        turn_files: Where processes of the host take turns in starting the driver, see `agent.turn`.
     """
 
     host_id: str
     rack: str = ""
     known: KnownGpus | None = None
+    turn_files: tuple[Path, ...] = ()
 
 
 class DcgmReader:
@@ -83,7 +86,8 @@ class DcgmReader:
         self._names = field_names(catalog)
         fields = [one for one in settings.fields or tuple(self._names) if settings.profiling or not 1001 <= one <= 1099]
         told = {"bindings": str(folder), "address": settings.address, "intervalMs": settings.interval_ms}
-        self._child = _Child(told | {"fields": fields}, clock)
+        files = [str(file) for file in place.turn_files]
+        self._child = _Child(told | {"fields": fields, "turnFiles": files}, clock)
         self._mapper = Mapper(catalog, Origin(place.host_id, "dcgm", attribution=False, known=place.known))
         self._builder = ContentBuilder(place.host_id, place.rack)
         self._labels: list[Labels] = []

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from secondsight.agent.nvml.fields import LINK_TOTALS
 from secondsight.agent.nvml.settings import NvmlSettings, library_file
@@ -84,6 +85,18 @@ class PartSlot:
     label: str
 
 
+class Start(NamedTuple):
+    """How the driver is started.
+
+    Attributes:
+        delay_seconds: Wait before the first time.
+        turn_files: Where processes take turns, see `agent.turn`.
+    """
+
+    delay_seconds: float = 0.0
+    turn_files: tuple[Path, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is asked, and where it goes.
@@ -114,13 +127,14 @@ class Plan:
         """Return what is asked once of each GPU for rows of its parts."""
         return tuple(name for name in self.parts if name not in self.links and name not in self.fans)
 
-    def message(self, settings: NvmlSettings, root: Path, interval_ms: int) -> bytes:
+    def message(self, settings: NvmlSettings, root: Path, interval_ms: int, start: Start) -> bytes:
         """Return the plan as the child takes it.
 
         Args:
             settings: Of the reader.
             root: Folder that holds proc.
             interval_ms: Cadence of the ticks.
+            start: How the driver is started.
         """
         main, rare = self.names[: self.main_count], self.names[self.main_count :]
         return json.dumps(
@@ -138,6 +152,8 @@ class Plan:
                 "library": library_file(settings),
                 "age_seconds": max(SAMPLE_AGE_SECONDS, SAMPLE_AGE_TICKS * interval_ms / 1000),
                 "driver_list": str(root / DRIVER_LIST),
+                "start_delay_seconds": start.delay_seconds,
+                "turn_files": [str(file) for file in start.turn_files],
             }
         ).encode()
 

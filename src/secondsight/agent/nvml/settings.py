@@ -38,6 +38,8 @@ class NvmlSettings:
         parts_interval_ms: Cadence of rows of NVLinks, fans and memory banks.
         events: Listen to Xid, ECC, clock and availability events of the driver.
         abandon_seconds: A driver child that says nothing of any GPU for so long is left behind for another.
+        start_spread_seconds: The driver is started a random share of this later, as whatever starts with the host
+            would otherwise start it at the same moment.
     """
 
     enabled: str = "auto"
@@ -48,6 +50,7 @@ class NvmlSettings:
     parts_interval_ms: int = 30_000
     events: bool = True
     abandon_seconds: float = 60.0
+    start_spread_seconds: float = 2.0
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work.
@@ -61,6 +64,8 @@ class NvmlSettings:
             raise Rejected("bad_config", "agent.nvml: cadences of processes and parts are at least 1000 ms")
         if self.abandon_seconds < 1:
             raise Rejected("bad_config", "agent.nvml: abandon_seconds is at least 1")
+        if not 0 <= self.start_spread_seconds <= 60:
+            raise Rejected("bad_config", "agent.nvml: start_spread_seconds is from 0 to 60")
 
 
 def is_there(settings: NvmlSettings, environment: Mapping[str, str]) -> bool:

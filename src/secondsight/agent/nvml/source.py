@@ -14,8 +14,9 @@ from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.decode import Decoded
 from secondsight.agent.nvml.devices import Present, PresentGpus
 from secondsight.agent.nvml.driver import Driver
-from secondsight.agent.nvml.plan import Plan
+from secondsight.agent.nvml.plan import Plan, Start
 from secondsight.agent.nvml.settings import NvmlSettings, child_environment, is_there
+from secondsight.agent.turn import SHARED_FILE
 from secondsight.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Host:
         root: Folder that holds proc and sys.
         kept: Where the GPUs of this boot outlive the agent; None to forget them.
         dev: Folder of the device files that the driver's library opens.
+        turn_files: Where processes of the host take turns in starting the driver.
     """
 
     host_id: str
@@ -42,6 +44,7 @@ class Host:
     interval_ms: int = 1000
     kept: BootFile | None = None
     dev: Path = Path("/dev")
+    turn_files: tuple[Path, ...] = (SHARED_FILE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,9 @@ def gpu_source(
     tables: tuple[PresentGpus, KnownGpus],
 ) -> GpuSource:
     """Make a source; the child is started with the first reading."""
+    start = Start(random() * settings.start_spread_seconds, host.turn_files)
     driver = Driver(
-        plan.message(settings, host.root, host.interval_ms),
+        plan.message(settings, host.root, host.interval_ms, start),
         lambda: child_environment(settings),
         clock,
         random,

@@ -192,6 +192,8 @@ def _plan(asked: dict[str, Any]) -> Plan:
         events=asked["events"],
         age_seconds=asked["age_seconds"],
         driver_list=asked["driver_list"],
+        start_delay_seconds=asked["start_delay_seconds"],
+        turn_files=tuple(asked["turn_files"]),
     )
 
 

@@ -34,6 +34,8 @@ class Plan(NamedTuple):
         events: True if events are listened to.
         age_seconds: How long a sample of GPM is good to be averaged from.
         driver_list: Folder with the driver's own list of GPUs, which shows one that came after the start.
+        start_delay_seconds: Wait before the driver is started first.
+        turn_files: Where processes take turns in starting it.
     """
 
     main: Wanted
@@ -45,6 +47,8 @@ class Plan(NamedTuple):
     events: bool = True
     age_seconds: float = 5.0
     driver_list: str = "/proc/driver/nvidia/gpus"
+    start_delay_seconds: float = 0.0
+    turn_files: tuple[str, ...] = ()
 
 
 class Listed(NamedTuple):

@@ -15,6 +15,7 @@ from secondsight.agent.nvml.channel import STARTING
 from secondsight.agent.nvml.child import facts
 from secondsight.agent.nvml.child.binding import pynvml
 from secondsight.agent.nvml.child.device import Device, Listed, Plan
+from secondsight.agent.turn import turn
 from secondsight.clock import Clock
 
 LOOK_SECONDS = 5.0
@@ -80,6 +81,7 @@ class Session:
             self._leave(1)
 
     def _keep(self) -> None:
+        self._clock.sleep(self._plan.start_delay_seconds)
         self._start()
         while True:
             self._wake.wait(self._pause_seconds())
@@ -157,9 +159,10 @@ class Session:
         self._driver_list = _names(self._plan.driver_list)
         self._all_failed = self._look_failed = 0
         try:
-            pynvml.nvmlInit()
-            self.versions = facts.of_driver()
-            self._look()
+            with turn(self._plan.turn_files, self._clock, self._report):
+                pynvml.nvmlInit()
+                self.versions = facts.of_driver()
+                self._look()
         except pynvml.NVMLError as error:
             self._refused(int(error.value))
             return
