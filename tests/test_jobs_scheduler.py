@@ -87,6 +87,12 @@ def test_captured_sinfo() -> None:
     assert sum(node.nodes for node in nodes) == 20
 
 
+def test_sinfo_may_count_nodes_right_before_their_gpus() -> None:
+    counted = ["1058gpu:gb200:4(S:0-3)", "1398 (null)", "1 gpu:a:2(IDX:0,3)", "2 gpu:a:3(IDX:0-2)"]
+    lines = [*counted, "3 idle gpu:h:8", "n1 mix gpu:h:8 gpu:h:2"]
+    assert gpu_totals(sinfo_gpus("\n".join(lines))) == {"gb200": (4232, 0), "a": (8, 0), "h": (32, 2)}
+
+
 def test_sinfo_by_node_counts_a_node_once_and_used_gpus_with_their_indexes() -> None:
     text = (
         "n1|mixed|gpu:a:4(S:0-1)|gpu:a:3(IDX:0,2-3)|\nn1|mixed|gpu:a:4(S:0-1)|gpu:a:3(IDX:0,2-3)|\n"

@@ -24,6 +24,7 @@ TO_END_OF_LINE = frozenset(
 """Keys of scontrol whose value runs to the end of its line; they are personal, and left out."""
 
 _STATE_MARKS = "*~#!%$@^+-"
+_COUNTED = re.compile(r"\s*(\d+)\s*((?:\(null\)|gpu[:(])\S*)\s*").fullmatch
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w/.*:-]*)=")
 
 
@@ -82,12 +83,17 @@ def squeue_jobs(text: str, fields: Sequence[str] = SQUEUE_FIELDS) -> Jobs:
 def sinfo_gpus(text: str) -> list[NodeGpus]:
     """Return the GPUs of nodes by `sinfo -h -N -O "NodeList:|,StateLong:|,Gres:|,GresUsed:|"`, or by counted lines.
 
-    The first column is a node, which is listed once for each of its partitions and counts once, or a number of nodes.
+    The first column is a node, which is listed once for each of its partitions and counts once, or a number of nodes,
+    which may stand alone before the resources.
     """
     found: list[NodeGpus] = []
     seen: set[str] = set()
     for line in text.splitlines():
         words = [word.strip() for word in line.split("|")] if "|" in line else line.split()
+        alone = _COUNTED(line)
+        if alone:
+            found.append(NodeGpus(int(alone[1]), "", _by_type(alone[2]), {}))
+            continue
         if len(words) < 3 or words[0] in seen:
             continue
         counted = words[0].isdecimal()
