@@ -349,4 +349,5 @@ def test_a_form_is_told_by_its_beginning() -> None:
         "cut.xml": "xml",
         "older-boards-and-raw-names.xml": "xml",
         "rocm.json": "rocm",
+        "rocm-after-a-warning.json": "rocm",
     }

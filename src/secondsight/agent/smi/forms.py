@@ -15,7 +15,7 @@ Read = Callable[[str], Document]
 _BEGINNINGS: tuple[tuple[re.Pattern[str], Read], ...] = tuple(
     (re.compile(pattern, re.MULTILINE | re.IGNORECASE), read)
     for pattern, read in (
-        (r"\A\s*\{", read_rocm),
+        (r"\A\s*\{|^\{\s*\"(?:card\d+|system)\"", read_rocm),
         (r"^\s*<(\?xml|!DOCTYPE|nvidia_smi_log)", read_xml),
         (r"^=+\s*NVSMI LOG\s*=+|^Attached GPUs\s*:", read_query_text),
         (r"^#\s*(?:date\s+time\s+)?gpu\b", read_monitor),

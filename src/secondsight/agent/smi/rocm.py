@@ -11,6 +11,7 @@ from typing import Any
 from secondsight.agent.smi.rows import Document, Refusal, Row, Subject
 from secondsight.agent.smi.texts import Text
 
+_BEGINNING = re.compile(r"^\s*\{", re.MULTILINE).search
 _CARD = re.compile(r"card(\d+)").fullmatch
 _UNIT = re.compile(r"\s*\(([A-Za-z%/µ]+)\)\s*$")
 
@@ -45,8 +46,12 @@ _KEYS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 def read_rocm(text: str) -> Document:
     """Return what the JSON holds; never raises."""
     document = Document("rocm")
+    before, json_text = _parted(text.lstrip("\ufeff"))
+    for number, line in enumerate(before.splitlines(), 1):
+        if line.strip():
+            document.refusals.append(Refusal(number, "line", f"no JSON yet: {line.strip()[:60]!r}"))
     try:
-        told = json.loads(text.lstrip("\ufeff").strip())
+        told = json.loads(json_text)
     except ValueError as error:
         document.refusals.append(Refusal(1, "json", f"it is no JSON: {error}"))
         return document
@@ -61,6 +66,13 @@ def read_rocm(text: str) -> Document:
             cells = _cells(facts) | {"index": Text(card[1])}
             document.rows.append(Row(1, Subject.GPU, cells | ({"driver_version": Text(driver)} if driver else {})))
     return document
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return what the program warns of before the JSON, and the JSON."""
+    found = _BEGINNING(text)
+    start = found.start() if found else 0
+    return text[:start], text[start:].strip()
 
 
 def _cells(facts: dict[str, Any]) -> dict[str, Text]:

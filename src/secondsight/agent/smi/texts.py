@@ -58,6 +58,7 @@ NO_READING: dict[str, tuple[Quality, Trouble | None]] = {
     "n/a": (Quality.ABSENT_NOT_SUPPORTED, None),
     "na": (Quality.ABSENT_NOT_SUPPORTED, None),
     "not supported": (Quality.ABSENT_NOT_SUPPORTED, None),
+    "unsupported": (Quality.ABSENT_NOT_SUPPORTED, None),
     "not available": (Quality.ABSENT_NOT_SUPPORTED, None),
     "not found": (Quality.ABSENT_SOURCE_BLANK, None),
     "no data": (Quality.ABSENT_SOURCE_BLANK, None),
