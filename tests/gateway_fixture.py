@@ -114,10 +114,13 @@ class Running:
         spec = TokenSpec(role, "t1", "test", "c1" if writes else "", "eu" if writes else "", pattern if writes else "")
         return create_token(self.stores.metadata, replace(spec, **changes), NOW_MS).secret
 
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
     def call(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Reply:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = self.connect()
         try:
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()

@@ -1,5 +1,7 @@
 """Learn at which cadence a sender samples, from the times of its samples."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from secondsight.gateway.foreign.points import I32, I64
@@ -10,6 +12,7 @@ STEP_MS = 1_000
 """Cadences above it are whole seconds; scrapes jitter."""
 LONGEST_MS = 600_000
 REMEMBERED = 16
+ROWS_MAXIMUM = 10_000
 CHANGED_SHARE = 0.2
 
 
@@ -18,27 +21,28 @@ class Cadence:
 
     def __init__(self) -> None:
         self.interval_ms = DEFAULT_INTERVAL_MS
-        self._last_ms = np.zeros(0, np.int64)
+        self._last_ms: dict[int, int] = {}
         self._steps: list[int] = []
 
     def see(self, rows: I32, times_ms: I64) -> int:
-        """Take the times of rows, and return the cadence in milliseconds.
+        """Take the times of rows, and return the cadence in milliseconds: of the first row, as one stands for all.
 
         Args:
-            rows: Numbers of what was sampled; ascending in time where one comes several times.
+            rows: Numbers of what was sampled.
             times_ms: One for each.
         """
-        most = int(rows.max()) + 1
-        if most > self._last_ms.size:
-            self._last_ms = np.concatenate([self._last_ms, np.zeros(2 * most - self._last_ms.size, np.int64)])
-        first = int(rows[0])
-        mine = np.sort(times_ms[rows == first])
-        times = np.concatenate([self._last_ms[first : first + 1], mine]) if self._last_ms[first] else mine
-        steps = np.diff(times)
-        steps = steps[(steps > 0) & (steps <= LONGEST_MS)]
-        self._last_ms[rows] = np.maximum(self._last_ms[rows], times_ms)
-        if steps.size:
-            self._learn(steps[-REMEMBERED:].tolist())
+        row = int(rows[0])
+        last_ms = self._last_ms.get(row, 0)
+        times = [int(times_ms[0])]
+        if int(times_ms[-1]) != times[0]:
+            times = np.unique(times_ms[rows == row]).tolist()
+        steps = [after - before for before, after in pairwise([last_ms or times[0], *times])]
+        if len(self._last_ms) >= ROWS_MAXIMUM:
+            self._last_ms.clear()
+        self._last_ms[row] = max(last_ms, times[-1])
+        steps = [step for step in steps if 0 < step <= LONGEST_MS]
+        if steps:
+            self._learn(steps[-REMEMBERED:])
         return self.interval_ms
 
     def _learn(self, steps: list[int]) -> None:

@@ -17,7 +17,7 @@ from secondsight.catalog.scale_table import ConversionTable
 from secondsight.gateway.foreign.cadence import Cadence
 from secondsight.gateway.foreign.points import F64, I32, I64, STALE_BITS
 from secondsight.mapping.cells import Attributes, Key
-from secondsight.mapping.columns import ColumnLayout
+from secondsight.mapping.columns import HAS_VALUE, ColumnLayout
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Content, Entity, EntityTable
 
@@ -56,6 +56,13 @@ class Cells:
     times_ms: I64
     exact: dict[int, int]
 
+    def chosen(self, places: NDArray[np.intp]) -> "Cells":
+        """Return some of them."""
+        exact = {}
+        if self.exact:
+            exact = {number: self.exact[place] for number, place in enumerate(places.tolist()) if place in self.exact}
+        return Cells(self.rows[places], self.columns[places], self.values[places], self.times_ms[places], exact)
+
 
 @dataclass(frozen=True, slots=True)
 class _Column:
@@ -87,6 +94,26 @@ class _Compiled:
     positions: NDArray[np.uint32]
 
 
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """Where points go.
+
+    Attributes:
+        rows, columns: Of the points.
+        flat: Place of each in the matrix of rows and columns.
+        asked: That matrix: where there is a point.
+        is_plain: No two points are of one cell.
+        keys: (entity, tick) of each row of the matrix.
+    """
+
+    rows: I32
+    columns: I32
+    flat: NDArray[np.intp]
+    asked: NDArray[np.bool_]
+    is_plain: bool
+    keys: tuple[NDArray[np.uint32], NDArray[np.uint16]]
+
+
 class Layout:
     """Rows and columns of one collector and kind. Used by one thread at a time."""
 
@@ -98,6 +125,7 @@ class Layout:
         self._columns: dict[tuple[str, Source, Quality | None], int] = {}
         self._listed: list[_Column] = []
         self._compiled: _Compiled | None = None
+        self._last: _Arranged | None = None
 
     def row(self, key: Key, attributes: Attributes) -> int:
         """Return the number of an entity's or part's row."""
@@ -124,20 +152,26 @@ class Layout:
         Of two points of one cell in one request the first counts.
         """
         compiled = self._compiled or self._compile()
+        first_ms = int(cells.times_ms[0])
+        if (cells.times_ms == first_ms).all():
+            content, denied = self._content(compiled, cells, self._arranged_at_once(cells))
+            return [Ticks(np.array([first_ms], np.int64), content)], denied
         found: list[Ticks] = []
-        denied: list[NDArray[np.intp]] = []
+        conflicts: list[NDArray[np.intp]] = []
         for times_ms, chosen in self._portions(cells):
-            content, conflicts = self._content(compiled, cells, times_ms, chosen)
+            some = cells if chosen is None else cells.chosen(chosen)
+            ticks = np.searchsorted(times_ms, some.times_ms)
+            content, denied = self._content(compiled, some, self._arranged(some.rows, some.columns, ticks))
             found.append(Ticks(times_ms, content))
-            denied.append(conflicts)
-        return found, np.concatenate(denied) if denied else np.zeros(0, np.intp)
+            conflicts.append(denied if chosen is None else chosen[denied])
+        return found, np.concatenate(conflicts)
 
-    def _portions(self, cells: Cells) -> Iterator[tuple[I64, NDArray[np.intp]]]:
+    def _portions(self, cells: Cells) -> Iterator[tuple[I64, NDArray[np.intp] | None]]:
         """Give (ticks, places of points) of each frame: all at once where that is within bounds."""
         times_ms = np.unique(cells.times_ms)
         ticks = max(1, min(TICKS_MAXIMUM, CELLS_MAXIMUM // max(1, len(self._rows) * len(self._listed))))
         if times_ms.size <= ticks and int(times_ms[-1] - times_ms[0]) <= SPAN_MS:
-            yield times_ms, np.arange(cells.rows.size)
+            yield times_ms, None
             return
         first = 0
         while first < times_ms.size:
@@ -146,41 +180,51 @@ class Layout:
             yield portion, np.flatnonzero((cells.times_ms >= portion[0]) & (cells.times_ms <= portion[-1]))
             first = end
 
-    def _content(
-        self, compiled: _Compiled, cells: Cells, times_ms: I64, chosen: NDArray[np.intp]
-    ) -> tuple[Content, NDArray[np.intp]]:
-        width, columns = len(self._rows), len(self._listed)
-        ticks = np.searchsorted(times_ms, cells.times_ms[chosen])
-        keys = ticks * width + cells.rows[chosen]
-        used = np.zeros(times_ms.size * width, np.bool_)
+    def _arranged_at_once(self, cells: Cells) -> _Arranged:
+        """Return where points of one instant go; worked out anew only when they are others than the last time."""
+        last = self._last
+        if last is None or not (np.array_equal(last.rows, cells.rows) and np.array_equal(last.columns, cells.columns)):
+            last = self._last = self._arranged(cells.rows, cells.columns, np.zeros(cells.rows.size, np.intp))
+        return last
+
+    def _arranged(self, rows: I32, columns: I32, ticks: NDArray[np.intp]) -> _Arranged:
+        compiled = self._compiled or self._compile()
+        width = len(self._rows)
+        keys = ticks * width + rows
+        used = np.zeros((int(ticks.max()) + 1) * width, np.bool_)
         used[keys] = True
         row_keys = np.flatnonzero(used)
-        place = np.cumsum(used) - 1
-        flat = place[keys] * columns + cells.columns[chosen]
-        values, asked, stale, conflicts = _matrix(cells, chosen, flat, (row_keys.size, columns))
+        shape = row_keys.size, len(self._listed)
+        flat = (np.cumsum(used) - 1)[keys] * shape[1] + columns
+        asked = np.zeros(shape, np.bool_)
+        asked.ravel()[flat] = True
+        at = compiled.positions[row_keys % width], (row_keys // width).astype(np.uint16)
+        return _Arranged(rows, columns, flat, asked, int(np.count_nonzero(asked)) == flat.size, at)
+
+    def _content(self, compiled: _Compiled, cells: Cells, at: _Arranged) -> tuple[Content, NDArray[np.intp]]:
+        values, asked, stale, conflicts = _matrix(cells, at)
         patterns, quality = compiled.table.reals(values, asked)
         if cells.exact:
-            self._put_exact(cells, chosen, flat, (patterns, quality))
-        quality[stale] = Quality.STALE
+            self._put_exact(cells, at.flat, (patterns, quality))
+        if stale is not None:
+            quality[stale] = Quality.STALE
         for column, fixed in compiled.fixed:
             quality[:, column][quality[:, column] != Quality.NONE] = fixed
-        patterns, quality = _best(compiled, patterns, quality)
-        at = compiled.positions[row_keys % width], (row_keys // width).astype(np.uint16)
-        return compiled.layout.content(compiled.entities, patterns, quality, 0, keys=at), conflicts
+        if compiled.others:
+            patterns, quality = _best(compiled, patterns, quality)
+        return compiled.layout.content(compiled.entities, patterns, quality, 0, keys=at.keys), conflicts
 
-    def _put_exact(
-        self, cells: Cells, chosen: NDArray[np.intp], flat: NDArray[np.intp], out: tuple[I64, NDArray[np.uint8]]
-    ) -> None:
+    def _put_exact(self, cells: Cells, flat: NDArray[np.intp], out: tuple[I64, NDArray[np.uint8]]) -> None:
         """Convert integers that no float holds as what they are."""
         patterns, quality = out
-        where = {place: number for number, place in enumerate(chosen.tolist()) if place in cells.exact}
-        for place, number in where.items():
+        for place, value in cells.exact.items():
             conversion = self._listed[int(cells.columns[place])].conversion
-            stored, quality.ravel()[flat[number]] = conversion.one(cells.exact[place])
+            stored, quality.ravel()[flat[place]] = conversion.one(value)
             whole = int(stored or 0)
-            patterns.ravel()[flat[number]] = whole - 2**64 if whole >= 2**63 else whole
+            patterns.ravel()[flat[place]] = whole - 2**64 if whole >= 2**63 else whole
 
     def _compile(self) -> _Compiled:
+        self._last = None
         by_metric: dict[str, list[int]] = {}
         for number, column in enumerate(self._listed):
             by_metric.setdefault(column.metric.name, []).append(number)
@@ -211,25 +255,22 @@ def _preference(column: _Column) -> tuple[bool, int, str]:
     return column.quality is not None, column.source.rank, column.source.name
 
 
-def _matrix(
-    cells: Cells, chosen: NDArray[np.intp], flat: NDArray[np.intp], shape: tuple[int, int]
-) -> tuple[F64, NDArray[np.bool_], NDArray[np.bool_], NDArray[np.intp]]:
+def _matrix(cells: Cells, at: _Arranged) -> tuple[F64, NDArray[np.bool_], NDArray[np.bool_] | None, NDArray[np.intp]]:
     """Return values, where there is one, where a series ends, and the places of points that are denied."""
-    given = cells.values[chosen]
-    values, asked = np.zeros(shape), np.zeros(shape, np.bool_)
-    stale = np.zeros(shape, np.bool_)
-    values.ravel()[flat[::-1]] = given[::-1]
-    asked.ravel()[flat] = True
-    ended = given.view(np.uint64) == STALE_BITS
-    if ended.any():
-        stale.ravel()[flat[ended]] = values.ravel()[flat[ended]].view(np.uint64) == STALE_BITS
-        asked &= ~stale
-    denied = np.zeros(0, np.intp)
-    if int(asked.sum()) + int(stale.sum()) < flat.size:
-        same = values.ravel()[flat].view(np.uint64) == given.view(np.uint64)
-        denied = chosen[~same]
-    values[np.isnan(values)] = np.nan
-    return values, asked, stale, denied
+    given, flat, asked = cells.values, at.flat, at.asked
+    values = np.zeros(asked.shape)
+    if at.is_plain:
+        values.ravel()[flat] = given
+        denied = np.zeros(0, np.intp)
+    else:
+        values.ravel()[flat[::-1]] = given[::-1]
+        denied = np.flatnonzero(values.ravel()[flat].view(np.uint64) != given.view(np.uint64))
+    blank = np.isnan(values)
+    if not blank.any():
+        return values, asked, None, denied
+    stale = values.view(np.uint64) == STALE_BITS
+    values[blank] = np.nan
+    return values, asked & ~stale, stale, denied
 
 
 def _best(compiled: _Compiled, patterns: I64, quality: NDArray[np.uint8]) -> tuple[I64, NDArray[np.uint8]]:
@@ -237,11 +278,8 @@ def _best(compiled: _Compiled, patterns: I64, quality: NDArray[np.uint8]) -> tup
     best_patterns, best_quality = patterns[:, compiled.first], quality[:, compiled.first]
     for metric, columns in compiled.others:
         for column in columns:
-            has_value = np.isin(best_quality[:, metric], (Quality.OK, Quality.ESTIMATE))
-            takes = ~has_value & (quality[:, column] != Quality.NONE)
-            takes &= (best_quality[:, metric] == Quality.NONE) | np.isin(
-                quality[:, column], (Quality.OK, Quality.ESTIMATE)
-            )
+            mine, other = best_quality[:, metric], quality[:, column]
+            takes = ~HAS_VALUE[mine] & ((mine == Quality.NONE) | HAS_VALUE[other])
             best_patterns[takes, metric] = patterns[takes, column]
-            best_quality[takes, metric] = quality[takes, column]
+            best_quality[takes, metric] = other[takes]
     return best_patterns, best_quality

@@ -6,11 +6,10 @@ nothing else, so whatever ends in such a tail after a known key means what a par
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from secondsight.errors import Rejected
@@ -25,7 +24,13 @@ TIME_BYTES = 6
 """Of a varint that holds epoch milliseconds between 1971 and 2109."""
 HELP_CHARACTERS = 1000
 
-Bytes = NDArray[np.uint8]
+ONE_BYTE_MAXIMUM, TWO_BYTES_MAXIMUM, THREE_BYTES_MAXIMUM = 1 << 7, 1 << 14, 1 << 21
+"""From which length on a varint takes a byte more."""
+TIME_HIGH_BITS, TIME_HIGH_BITS_WANTED = np.uint64(0x808080808080), np.uint64(0x008080808080)
+
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
 
 
 def decode_first(body: bytes, index: Index, learn_help: Callable[[str, str], None]) -> Points:
@@ -47,14 +52,14 @@ def decode_first(body: bytes, index: Index, learn_help: Callable[[str, str], Non
     packed = list(message.timeseries)
     if not packed:
         return Gathering().points()
-    tails, cuts = _tails(packed)
-    keys = [one[:-cut] if cut else b"" for one, cut in zip(packed, cuts.tolist(), strict=True)]
+    tails = _tails(body, packed)
+    keys = [one[:-cut] if cut else b"" for one, cut in zip(packed, tails.cuts.tolist(), strict=True)]
     numbers = index.many(keys)
     known = numbers >= 0
     if known.all():
-        return _of_tails(numbers, tails, cuts)
+        return _of_tails(numbers, tails)
     common, odd = np.flatnonzero(known), np.flatnonzero(~known).tolist()
-    points = _of_tails(numbers[common], tails[common], cuts[common])
+    points = _of_tails(numbers[common], tails.chosen(common))
     reading = _Reading(index)
     for place in odd:
         reading.take_first(place, packed[place], keys[place])
@@ -176,30 +181,54 @@ def _parse(name: str, body: bytes) -> Any:
         raise Rejected("bad_body", f"the body is no {name}: {error}", "check Content-Type and its proto") from error
 
 
-def _of_tails(numbers: NDArray[np.int32], tails: Bytes, cuts: NDArray[np.int64]) -> Points:
+class _Tails(NamedTuple):
+    """The last 18 bytes of each series as little-endian numbers.
+
+    Attributes:
+        cuts: How many of them are the one sample of the series: 18, 9 or 0.
+        values: The bits of its value.
+        varints: The six bytes of its time.
+    """
+
+    cuts: I64
+    values: U64
+    varints: U64
+
+    def chosen(self, places: NDArray[np.intp]) -> "_Tails":
+        """Return those of some series."""
+        return _Tails(self.cuts[places], self.values[places], self.varints[places])
+
+
+def _of_tails(numbers: I32, tails: _Tails) -> Points:
     """Return the points of series that are one sample each."""
-    values = np.ascontiguousarray(tails[:, 3:11]).view("<f8").ravel()
-    values = np.where(cuts == ZERO_TAIL_BYTES, 0.0, values)
-    return Points(numbers, values, _times_ms(tails[:, TAIL_BYTES - TIME_BYTES :]))
-
-
-def _tails(series: list[bytes]) -> tuple[Bytes, NDArray[np.int64]]:
-    """Return the last 18 bytes of each series, and how many of them are its one sample: 18, 9 or 0."""
-    whole = np.frombuffer(b"".join([bytes(TAIL_BYTES), *series]), np.uint8)
-    ends = np.cumsum(np.fromiter(map(len, series), np.int64, len(series)))
-    tails = sliding_window_view(whole, TAIL_BYTES)[ends]
-    timed = (tails[:, 11] == 0x10) & (tails[:, 17] < 0x80) & (tails[:, 12:17] >= 0x80).all(axis=1)
-    with_value = timed & (tails[:, 0] == 0x12) & (tails[:, 1] == 0x10) & (tails[:, 2] == 0x09)
-    without = timed & (tails[:, 9] == 0x12) & (tails[:, 10] == 0x07)
-    return tails, np.where(with_value, TAIL_BYTES, np.where(without, ZERO_TAIL_BYTES, 0))
-
-
-def _times_ms(varints: Bytes) -> NDArray[np.int64]:
-    """Return the numbers that varints of six bytes stand for."""
-    total = np.zeros(len(varints), np.int64)
+    values = np.where(tails.cuts == ZERO_TAIL_BYTES, np.uint64(0), tails.values).view(np.float64)
+    times_ms = np.zeros(numbers.size, np.uint64)
     for place in range(TIME_BYTES):
-        total |= (varints[:, place] & np.uint8(0x7F)).astype(np.int64) << (7 * place)
-    return total
+        times_ms |= (tails.varints >> np.uint64(place)) & np.uint64(0x7F << (7 * place))
+    return Points(numbers, values, times_ms.view(np.int64))
+
+
+def _tails(body: bytes, series: list[bytes]) -> _Tails:
+    """Return how each series ends; `body` is the message that holds them."""
+    lengths = np.fromiter(map(len, series), np.int64, len(series))
+    ends = np.cumsum(lengths + 2 + (lengths >= ONE_BYTE_MAXIMUM) + (lengths >= TWO_BYTES_MAXIMUM))
+    if ends[-1] != len(body) or int(lengths.max()) >= THREE_BYTES_MAXIMUM or lengths[0] < TAIL_BYTES:
+        body = b"".join([bytes(TAIL_BYTES), *series])
+        ends = np.cumsum(lengths) + TAIL_BYTES
+    heads = _at_any_byte(body, "<u4")[ends - TAIL_BYTES]
+    values = _at_any_byte(body, "<u8")[ends - 15]
+    last = _at_any_byte(body, "<u8")[ends - 8]
+    varints = last >> np.uint64(16)
+    timed = ((last & np.uint64(0xFF00)) == 0x1000) & ((varints & TIME_HIGH_BITS) == TIME_HIGH_BITS_WANTED)
+    with_value = timed & ((heads & np.uint32(0xFFFFFF)) == 0x091012)
+    without = timed & ((values >> np.uint64(48)) == 0x0712)
+    return _Tails(np.where(with_value, TAIL_BYTES, np.where(without, ZERO_TAIL_BYTES, 0)), values, varints)
+
+
+def _at_any_byte(body: bytes, kind: str) -> NDArray[Any]:
+    """Return the numbers that begin at each byte."""
+    width = np.dtype(kind).itemsize
+    return np.ndarray((len(body) - width + 1,), kind, body, strides=(1,))
 
 
 def _text(raw: bytes) -> str:
