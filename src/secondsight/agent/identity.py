@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 GPU_INDEX_LABELS = ("gpu", "index", "gpu_index", "gpuindex", "gpu_id")
 """Labels that name a GPU by the driver's index; a minor number is none."""
 GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
+JOB_LABELS = ("hpc_job", "job_id")
+"""Labels of a GPU's samples that name the scheduler's job: NVIDIA's exporter, AMD's exporter."""
 EXPORTED = "exported_"
 EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
@@ -187,7 +189,7 @@ def workload_of(labels: Mapping[str, str]) -> Workload:
     A label `podname` comes from relabelling and names the exporter's own pod: it is never used, nor is the exporter
     where a plain label names it.
     """
-    job = labels.get("hpc_job", "")
+    job = _first(labels, *JOB_LABELS)
     if any(f"{EXPORTED}{name}" in labels for name in ("namespace", "pod", "container")):
         namespace, pod, container = (labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container"))
         return Workload(namespace, pod, container, job)

@@ -22,6 +22,10 @@ GPU_INDEX_LABELS = ("gpu", "index", "gpu_index", "gpuindex", "gpu_id")
 GPU_ID_LABELS = ("uuid", "gpu_uuid", "hw.id", "hw_id")
 HARDWARE_LABELS = ("hw.type", "hw_type")
 """Labels that say what kind of hardware an `hw.id` is of."""
+JOB_LABELS = ("hpc_job", "job_id")
+"""Labels of a GPU's samples that name the scheduler's job: NVIDIA's exporter, AMD's exporter."""
+JOB_LABELS = ("hpc_job", "job_id")
+"""Labels of a GPU's samples that name the scheduler's job: NVIDIA's exporter, AMD's exporter."""
 EXPORTED = "exported_"
 EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
@@ -38,8 +42,8 @@ HOST_LABELS = (
 )
 """Labels that name a host, best first; of `instance` the port is cut."""
 PORT_LABELS = ("instance", "service.instance.id", "server.port", "net.host.port")
-NO_HOSTS = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-"""What exporters call the host that they cannot name."""
+LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "[::1]", "::1"})
+"""What every host calls itself: no name of a host."""
 PART_VALUE_CHARACTERS = 128
 ENTITY_CHARACTERS = 256
 ATTRIBUTE_CHARACTERS = 200
@@ -128,7 +132,7 @@ def host_of(labels: Mapping[str, str], origin: Origin) -> str:
         return origin.host_id
     for name in (*origin.host_labels, *HOST_LABELS):
         host = _without_port(labels.get(name, ""))
-        if host and host.lower() not in NO_HOSTS:
+        if host and host.lower() not in LOCAL_NAMES:
             return host
     return origin.host_id
 
@@ -215,7 +219,7 @@ def workload_of(labels: Mapping[str, str]) -> Workload:
     A label `podname` comes from relabelling and names the exporter's own pod: it is never used, nor is the exporter
     where a plain label names it.
     """
-    job = labels.get("hpc_job", "")
+    job = _first(labels, *JOB_LABELS)
     if any(f"{EXPORTED}{name}" in labels for name in ("namespace", "pod", "container")):
         namespace, pod, container = (labels.get(f"exported_{name}", "") for name in ("namespace", "pod", "container"))
         return Workload(namespace, pod, container, job)
