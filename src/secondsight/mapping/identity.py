@@ -24,8 +24,6 @@ HARDWARE_LABELS = ("hw.type", "hw_type")
 """Labels that say what kind of hardware an `hw.id` is of."""
 JOB_LABELS = ("hpc_job", "job_id")
 """Labels of a GPU's samples that name the scheduler's job: NVIDIA's exporter, AMD's exporter."""
-JOB_LABELS = ("hpc_job", "job_id")
-"""Labels of a GPU's samples that name the scheduler's job: NVIDIA's exporter, AMD's exporter."""
 EXPORTED = "exported_"
 EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
