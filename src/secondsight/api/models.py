@@ -25,7 +25,10 @@ class ErrorAnswer(Shape):
 
 
 class CoverageAnswer(Shape):
-    """How much of what was expected is stored; `gaps` is null where 30 s rows were read."""
+    """How much of what was expected is stored; `shed` of the rest was declared lost by agents.
+
+    `gaps` is null where too many rows would have to be looked at.
+    """
 
     expected_samples: int
     stored_samples: int

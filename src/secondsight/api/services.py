@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 from sqlalchemy import Engine
 
 from secondsight.access.identity import Identity
+from secondsight.access.maintenance import MaintenanceWindow, windows_between
 from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator
@@ -15,7 +16,9 @@ from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.query.fleet import FleetReader
+from secondsight.query.gapreader import GapReader
 from secondsight.query.inventory import Inventory
+from secondsight.query.plan import Span
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
 
@@ -35,6 +38,7 @@ class Services:
     authenticator: Authenticator
     inventory: Inventory
     runner: QueryRunner
+    gaps: GapReader
     fleet: FleetReader
     selfmetrics: SelfMetrics
 
@@ -42,6 +46,11 @@ class Services:
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
     """Return the services of an api over a store and a metadata store."""
     inventory = Inventory(store, clock)
+
+    def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
+        return windows_between(metadata, scope.tenant_ids, span.from_ms, span.to_ms)
+
+    gaps = GapReader(inventory, clock, planned)
     return Services(
         config=config,
         store=store,
@@ -50,7 +59,8 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         clock=clock,
         authenticator=Authenticator(metadata, clock),
         inventory=inventory,
-        runner=QueryRunner(store, clock, inventory),
+        runner=QueryRunner(store, clock, inventory, gaps),
+        gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
         selfmetrics=SelfMetrics(),
     )

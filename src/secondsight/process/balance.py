@@ -154,12 +154,12 @@ def words_of(one: Difference) -> str:
         return (
             f"ledger: {one.ledger[1]} values of collector {place.collector_id} on host {place.host_id}, kind "
             f"{place.kind}, window {place.window_ms}, are {'not ' if one.reason == 'less' else ''}stored and nothing "
-            "says why; `secondsight ledger` shows the window"
+            "says why; `secondsight ledger --unbalanced` shows it"
         )
     return (
         f"ledger: collector {place.collector_id} on host {place.host_id}, kind {place.kind}, window {place.window_ms}: "
         f"the ledger has {one.ledger[0]} rows of {one.ledger[1]} values, the table {one.tables[0]} of {one.tables[1]}; "
-        "`secondsight ledger` shows the window, reading the log again from before it repairs it"
+        "`secondsight ledger --unbalanced` shows it"
     )
 
 

@@ -5,7 +5,7 @@ Pure functions over Arrow tables: `expected` as of `inventory.compile_expected`,
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,8 @@ class Coverage:
     """How much of what was expected is stored, in slots, over all entities in scope.
 
     Attributes:
-        gaps: Runs of missing slots longer than max(3 slots, 3 s); None where 30 s rows were read, which hide them.
+        gaps: Runs of missing slots longer than max(3 slots, 3 s); None where too many rows would have to be looked at.
+        shed: Missing slots whose rows agents declared lost.
     """
 
     expected: int = 0
@@ -48,6 +49,21 @@ class Coverage:
         """Return the coverage of both together."""
         gaps = None if self.gaps is None or other.gaps is None else self.gaps + other.gaps
         return Coverage(self.expected + other.expected, self.stored + other.stored, gaps, self.shed + other.shed)
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What the gaps of one entity come to.
+
+    Attributes:
+        gaps: How many.
+        shed: Slots whose rows an agent declared lost.
+        not_due: Slots that were not expected after all: planned work, a drained host, an instance that did not run.
+    """
+
+    gaps: int = 0
+    shed: int = 0
+    not_due: int = 0
 
 
 @dataclass(slots=True)
@@ -68,6 +84,9 @@ class Held:
     first_ms: int
     last_ms: int
     inner_gaps: int
+
+
+_NO_LACK = Lack()
 
 
 def slots_between(from_ms: I64, to_ms: I64, interval_ms: I64) -> I64:
@@ -138,19 +157,41 @@ def carriers(metric: Metric, stretches: dict[Key, Stretch], held: dict[Key, Held
 
 
 def coverage_of(
-    stretches: dict[Key, Stretch], held: dict[Key, Held], *, counts_gaps: bool, silent: Collection[Key] = ()
+    stretches: dict[Key, Stretch],
+    held: dict[Key, Held],
+    *,
+    counts_gaps: bool,
+    silent: Collection[Key] = (),
+    lacks: Mapping[str, Lack] | None = None,
 ) -> Coverage:
-    """Sum up coverage and gaps; `silent` entities never had the metric, so nothing was expected of them."""
-    expected = stored = gaps = 0
+    """Sum up coverage and gaps; `silent` entities never had the metric, so nothing was expected of them.
+
+    Args:
+        stretches: What was to be delivered.
+        held: What the tables hold.
+        counts_gaps: The gaps in `held` are counted; else they are those of the entities, where these are known.
+        silent: Entities and parts without the metric.
+        lacks: Entity -> its gaps; None where they were not looked for.
+    """
+    expected = stored = gaps = shed = 0
+    known = lacks or {}
     for key, stretch in stretches.items():
         one = held.get(key)
         if one is None and key in silent:
             continue
-        due = _due_slots(stretch, one)
+        due, there = _due_slots(stretch, one), one.slots if one else 0
+        lack = known.get(entity_of(key), _NO_LACK)
+        due -= min(lack.not_due, max(due - there, 0))
         expected += due
-        stored += min(one.slots, due) if one else 0
-        gaps += _gaps(stretch, one)
-    return Coverage(expected, stored, gaps if counts_gaps else None)
+        stored += min(there, due)
+        shed += min(lack.shed, max(due - there, 0))
+        gaps += _gaps(stretch, one) if counts_gaps else lack.gaps
+    return Coverage(expected, stored, gaps if counts_gaps or lacks is not None else None, shed)
+
+
+def entity_of(key: Key) -> str:
+    """Return what names the entity that a part is of."""
+    return key.rpartition("\0")[0]
 
 
 def keys_of(rows: Any) -> list[Key]:

@@ -10,7 +10,7 @@ from secondsight.access.scope import Scope
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
-from secondsight.query.coverage import Key
+from secondsight.query.coverage import Key, Lack, entity_of
 from secondsight.query.evidence import EvidenceReader
 from secondsight.query.gaps import (
     Gap,
@@ -30,7 +30,7 @@ from secondsight.query.gaps import (
 )
 from secondsight.query.inventory import Inventory, progress_of
 from secondsight.query.plan import GRACE_MS, Span
-from secondsight.query.reasons import Evidence, Reason, reason_of, together
+from secondsight.query.reasons import NOT_DUE, Evidence, Reason, reason_of, together
 from secondsight.query.request import Filters
 
 KEPT_SECONDS = 5.0
@@ -43,6 +43,8 @@ COUNTED_MAXIMUM = 60_000_000
 """Rows of 30 s that may be counted."""
 LOOKED_AT_MAXIMUM = 3_000_000
 """Rows of 30 s of entities with gaps that may be looked at one by one."""
+BESIDE_MAXIMUM = 1_000_000
+"""Rows of 30 s that may be counted beside an answer, to say what its gaps are."""
 EXPLAINED_MAXIMUM = 20_000
 """Gaps whose reasons are worked out."""
 
@@ -90,6 +92,28 @@ class GapReader:
         found: Found = self._inventory.remember(key, KEPT_SECONDS, lambda: self._read(kind, filters, span, scope))
         return found
 
+    def lacks(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> dict[str, Lack] | None:
+        """Return entity -> what its gaps come to, or None where finding out would cost more than an answer may.
+
+        Raises:
+            Retryable: The store is away or busy.
+        """
+        planned = stretches(self._inventory.expected(kind, filters, scope), span, span.to_ms)
+        if len(planned) * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
+            return None
+        try:
+            found = self.read(kind, filters, span, scope)
+        except Rejected:
+            return None
+        sums: defaultdict[str, Lack] = defaultdict(Lack)
+        for one in found.gaps:
+            name, slots = entity_of(one.gap.key), one.gap.expected
+            known = sums[name]
+            shed = known.shed + (slots if one.reason is Reason.SHED else 0)
+            not_due = known.not_due + (slots if one.reason in NOT_DUE else 0)
+            sums[name] = Lack(known.gaps + 1, shed, not_due)
+        return dict(sums)
+
     def _read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
         now_ms = self._clock.now_ms()
         due_ms = now_ms - GRACE_MS
@@ -102,10 +126,10 @@ class GapReader:
         progress = progress_of(self._inventory.progress(scope), expected, now_ms)
         to_ms = min(span.to_ms, now_ms)
         parts = _parts(Span(span.from_ms, to_ms), progress.rollup_through_ms)
-        final = parts[0] is not None and bool(self._inventory.rewrites(kind, parts[0], scope))
+        final = bool(self._inventory.rewrites(kind, Span(span.from_ms, to_ms), scope))
         asked = compile_counts(kind, filters, parts, scope, final=final)
         counts = [row for each in asked for row in self._rows(each)]
-        doubtful = suspects(planned, counts)
+        doubtful = suspects(expected, planned, counts)
         gaps = self._gaps(kind, {key: planned[key] for key in doubtful}, parts, due_ms, scope)
         gaps = self._begun(kind, gaps, span, scope)
         gaps.sort(key=lambda gap: (gap.start_ms, gap.key))

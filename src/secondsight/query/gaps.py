@@ -25,7 +25,7 @@ from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds, r
 from secondsight.store.schema import raw_table, rollup_table
 
 I64 = NDArray[np.int64]
-_KEY = (*IDENTITY, "collector_id")
+_KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
 FIRST = "toUnixTimestamp64Milli(first_event_time)"
 LAST = "toUnixTimestamp64Milli(last_event_time)"
 
@@ -119,39 +119,36 @@ def _finest(some: Sequence[Stretch]) -> list[Stretch]:
 def compile_counts(
     kind: EntityKind, filters: Filters, parts: tuple[Span | None, Span | None], scope: Scope, *, final: bool
 ) -> list[Statement]:
-    """Return the statements for rows per entity and collector: of a range of 30 s rows, and of one of 1 s rows.
+    """Return the statements for slots per host and collector: of a range of 30 s rows, and of one of 1 s rows.
 
-    With `final`, 30 s rows are merged first; that is needed where some may be there twice.
+    With `final`, rows are merged first; that is needed where some may be there twice.
     """
     made = []
     rollup, raw = parts
+    times = "toUnixTimestamp64Milli({0}({1}_time)) AS {2}_ms"
+    group = [f"GROUP BY {', '.join(_KEY)}"]
     if rollup is not None:
         parameters = Parameters()
         tables = ScopedTables(scope, parameters)
-        columns = [*_KEY, f"min({FIRST}) AS first_ms", f"max({LAST}) AS last_ms", "toInt64(sum(samples)) AS slots"]
+        figures = [times.format("min", "first_event", "first"), times.format("max", "last_event", "last")]
+        columns = [*_KEY, *figures, "toInt64(sum(samples)) AS slots"]
         where = [*rollup_bounds(rollup, parameters), "part = ''", "samples > 0"]
         where += filter_predicates(filters, tables, parameters)
-        group = [f"GROUP BY {', '.join(_KEY)}"]
         rows = tables.table(rollup_table(kind), columns, where, tail=group, final=final)
         made.append(Statement(rows[1:-1], parameters.values()))
     if raw is not None:
         parameters = Parameters()
         tables = ScopedTables(scope, parameters)
-        times = "toUnixTimestamp64Milli({0}(event_time)) AS {1}_ms"
-        columns = [
-            *_KEY,
-            times.format("min", "first"),
-            times.format("max", "last"),
-            "toInt64(uniqExact(event_time)) AS slots",
-        ]
+        figures = [times.format("min", "event", "first"), times.format("max", "event", "last")]
+        columns = [*_KEY, *figures, "toInt64(count()) AS slots"]
         where = [*raw_bounds(raw, parameters), "part = ''", *filter_predicates(filters, tables, parameters)]
-        rows = tables.table(raw_table(kind), columns, where, tail=[f"GROUP BY {', '.join(_KEY)}"])
+        rows = tables.table(raw_table(kind), columns, where, tail=group, final=final)
         made.append(Statement(rows[1:-1], parameters.values()))
     return made
 
 
 def compile_windows(kind: EntityKind, places: "Places", span: Span, scope: Scope) -> Statement:
-    """Return the statement for the 30 s rows of some entities."""
+    """Return the statement for the 30 s rows of some entities; an older version of one does no harm."""
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     columns = [
@@ -163,8 +160,7 @@ def compile_windows(kind: EntityKind, places: "Places", span: Span, scope: Scope
         "toInt64(greatest(interval_ms, 1)) AS cadence_ms",
     ]
     where = [*rollup_bounds(span, parameters), "part = ''", "samples > 0", *places.predicates(parameters)]
-    rows = tables.table(rollup_table(kind), columns, where, final=True)
-    return Statement(rows[1:-1], parameters.values())
+    return Statement(tables.table(rollup_table(kind), columns, where)[1:-1], parameters.values())
 
 
 def compile_rows(
@@ -228,31 +224,42 @@ def places_of(keys: Iterable[Key]) -> Places:
     return Places(clusters, hosts, entities)
 
 
-def suspects(planned: dict[Key, list[Stretch]], counts: Sequence[dict[str, Any]]) -> set[Key]:
-    """Return the entities that may have a gap: no collector of theirs alone has enough rows for there to be none."""
-    by_collector: dict[tuple[Key, str], list[int]] = {}
+def suspects(expected: Any, planned: dict[Key, list[Stretch]], counts: Sequence[dict[str, Any]]) -> set[Key]:
+    """Return the entities that may have a gap.
+
+    A collector that has no more than a few slots too few, of all entities of its host together, has missed none for
+    long. The others' entities are looked at one by one, unless another collector of theirs has them all.
+    """
+    entities: defaultdict[tuple[str, ...], set[Key]] = defaultdict(set)
+    columns = (expected[name].to_pylist() for name in (*IDENTITY, "collector_id"))
+    for tenant, cluster, host, entity, part, collector in zip(*columns, strict=True):
+        key = "\0".join((tenant, cluster, host, entity, part))
+        if key in planned:
+            entities[tenant, cluster, host, collector].add(key)
+    figures: dict[tuple[str, ...], tuple[int, int, int]] = {}
     for row in counts:
-        name = (key_of(row), row["collector_id"])
-        known = by_collector.get(name)
-        if known is None:
-            by_collector[name] = [row["first_ms"], row["last_ms"], row["slots"]]
-        else:
-            known[0], known[1] = min(known[0], row["first_ms"]), max(known[1], row["last_ms"])
-            known[2] += row["slots"]
-    whole = {key for (key, _), figures in by_collector.items() if key in planned and _is_whole(planned[key], figures)}
+        name = tuple(row[column] for column in _KEY)
+        first_ms, last_ms, slots = figures.get(name, (row["first_ms"], row["last_ms"], 0))
+        figures[name] = (min(first_ms, row["first_ms"]), max(last_ms, row["last_ms"]), slots + row["slots"])
+    whole: set[Key] = set()
+    for name, keys in entities.items():
+        if name in figures and _are_whole([one for key in keys for one in planned[key]], len(keys), figures[name]):
+            whole |= keys
     return planned.keys() - whole
 
 
-def _is_whole(some: Sequence[Stretch], figures: Sequence[int]) -> bool:
+def _are_whole(some: Sequence[Stretch], entities: int, figures: tuple[int, int, int]) -> bool:
     first_ms, last_ms, slots = figures
-    step_ms = max(one.interval_ms for one in some)
     finest_ms = min(one.interval_ms for one in some)
-    if first_ms - some[0].from_ms > longest_whole_ms(finest_ms) - finest_ms:
+    if finest_ms != max(one.interval_ms for one in some):
         return False
-    if some[-1].to_ms - last_ms > longest_whole_ms(finest_ms):
+    longest_ms = longest_whole_ms(finest_ms)
+    if first_ms - min(one.from_ms for one in some) > longest_ms - finest_ms:
         return False
-    missing = (last_ms - first_ms) // finest_ms + 1 - slots
-    return step_ms == finest_ms and missing <= max(GAP_SLOTS, GAP_MS // finest_ms)
+    if max(one.to_ms for one in some) - last_ms > longest_ms:
+        return False
+    missing = entities * ((last_ms - first_ms) // finest_ms + 1) - slots
+    return 0 <= missing <= max(GAP_SLOTS, GAP_MS // finest_ms)
 
 
 def seen_of_windows(rows: Sequence[dict[str, Any]]) -> tuple[dict[Key, list[Seen]], dict[int, set[Key]]]:

@@ -1,7 +1,7 @@
 """Turn a request and a scope into an answer: look up, plan, compile, read, and say what the answer is worth."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -24,6 +24,7 @@ from secondsight.query.coverage import (
     Coverage,
     Held,
     Key,
+    Lack,
     Stretch,
     carriers,
     coverage_of,
@@ -32,6 +33,7 @@ from secondsight.query.coverage import (
     stretches_of,
     unlisted,
 )
+from secondsight.query.gapreader import GapReader
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
@@ -77,10 +79,13 @@ class _Part:
 class QueryRunner:
     """Answers requests from one store; safe from several threads, blocks while it reads."""
 
-    def __init__(self, store: Store, clock: Clock, inventory: Inventory | None = None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, inventory: Inventory | None = None, gaps: GapReader | None = None
+    ) -> None:
         self._store = store
         self._clock = clock
         self.inventory = inventory or Inventory(store, clock)
+        self._gaps = gaps or GapReader(self.inventory, clock, lambda _scope, _span: ())
         self._unsteady: dict[Hashable, float] = {}
 
     def run(self, query: MetricQuery, scope: Scope, best: Best | None = None) -> Answer:
@@ -102,11 +107,9 @@ class QueryRunner:
         parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
         stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
-        coverages = [
-            self._coverage(part, _stretches(expected, name, plans[0], stretches), scope)
-            for name, part in by_metric.items()
-        ]
-        answer = _assembled(query, parts, progress, now_ms, reduce(Coverage.plus, coverages))
+        delivered = {name: _stretches(expected, name, plans[0], stretches) for name in by_metric}
+        coverage = self._covered(by_metric, delivered, scope)
+        answer = _assembled(query, parts, progress, now_ms, coverage)
         new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
             answer,
@@ -174,12 +177,31 @@ class QueryRunner:
             self._unsteady[_place(mine[0])] = self._clock.monotonic_seconds() + UNSTEADY_SECONDS
         return [self.inventory.read(compile_series(plan, scope)) for plan in mine]
 
-    def _coverage(self, part: _Part, stretches: dict[Key, Stretch], scope: Scope) -> Coverage:
+    def _covered(
+        self, parts: Mapping[str, _Part], delivered: Mapping[str, dict[Key, Stretch]], scope: Scope
+    ) -> Coverage:
+        """Return the coverage of all metrics together; where something is missing, gaps say what it means."""
+        lacks: dict[str, Lack] | None = {}
+        coverage = reduce(
+            Coverage.plus, [self._coverage(part, delivered[name], lacks, scope) for name, part in parts.items()]
+        )
+        if coverage.expected == coverage.stored:
+            return coverage
+        plan = next(iter(parts.values())).plan
+        lacks = self._gaps.lacks(plan.selected.metric.kind, plan.filters, plan.span, scope)
+        return reduce(
+            Coverage.plus, [self._coverage(part, delivered[name], lacks, scope) for name, part in parts.items()]
+        )
+
+    def _coverage(
+        self, part: _Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
+    ) -> Coverage:
         plan = part.plan
         known = stretches | unlisted(stretches, part.held)
         carrying = carriers(plan.selected.metric, known, part.held)
         silent = self._silent(plan, scope) if carrying.keys() - part.held.keys() else frozenset()
-        return coverage_of(carrying, part.held, counts_gaps=plan.rollup is None, silent=silent)
+        counts_gaps = plan.rollup is None
+        return coverage_of(carrying, part.held, counts_gaps=counts_gaps, silent=silent, lacks=lacks)
 
     def _silent(self, plan: SeriesPlan, scope: Scope) -> frozenset[Key]:
         """Return entities and parts whose newest rows say that they never had the metric."""

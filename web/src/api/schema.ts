@@ -268,6 +268,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/ledger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Ledger
+         * @description Return per collector and minute what was told and what became of it.
+         */
+        get: operations["ledger"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/maintenance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Planned
+         * @description Return planned work in scope, oldest first.
+         */
+        get: operations["planned"];
+        put?: never;
+        /**
+         * Announce
+         * @description Put planned work on record: nothing is expected of its hosts meanwhile.
+         */
+        post: operations["announce"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/maintenance/{window_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End
+         * @description End planned work now; what has not begun never was.
+         */
+        delete: operations["end"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/metrics/query": {
         parameters: {
             query?: never;
@@ -331,6 +395,26 @@ export interface paths {
          * @description End the session; does nothing where nobody is signed in.
          */
         delete: operations["sign_out"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/telemetry/gaps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Gaps
+         * @description Return gaps with their reasons, in order of time.
+         */
+        get: operations["gaps"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -442,8 +526,20 @@ export interface components {
             total: number;
         };
         /**
+         * CountAnswer
+         * @description Tick rows and values that are not null.
+         */
+        CountAnswer: {
+            /** Rows */
+            rows: number;
+            /** Values */
+            values: number;
+        };
+        /**
          * CoverageAnswer
-         * @description How much of what was expected is stored; `gaps` is null where 30 s rows were read.
+         * @description How much of what was expected is stored; `shed` of the rest was declared lost by agents.
+         *
+         *     `gaps` is null where too many rows would have to be looked at.
          */
         CoverageAnswer: {
             /** Expectedsamples */
@@ -540,6 +636,43 @@ export interface components {
             minutes: number;
         };
         /**
+         * EntryAnswer
+         * @description One minute of event time of a collector.
+         *
+         *     produced = stored + merged + shed + quarantined + deadLettered + inFlight. Rows are counted in every class of which
+         *     they have a cell, so rows of several spools are merged into one; `merged` counts those. `balanced` is false where a
+         *     difference is left, or one between ledger and tables was reported.
+         */
+        EntryAnswer: {
+            /** Balanced */
+            balanced: boolean;
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Deadlettered */
+            deadLettered: components["schemas"]["ReasonAnswer"][];
+            difference: components["schemas"]["CountAnswer"];
+            /** Hostid */
+            hostId: string;
+            inFlight: components["schemas"]["CountAnswer"];
+            /** Incidents */
+            incidents: number;
+            merged: components["schemas"]["CountAnswer"];
+            /** Minute */
+            minute: string;
+            produced: components["schemas"]["CountAnswer"];
+            /** Quarantined */
+            quarantined: components["schemas"]["ReasonAnswer"][];
+            /** Shed */
+            shed: components["schemas"]["ReasonAnswer"][];
+            /** Spools */
+            spools: components["schemas"]["SpoolAnswer"][];
+            stored: components["schemas"]["CountAnswer"];
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
          * ErrorAnswer
          * @description Every error has this shape.
          */
@@ -588,6 +721,65 @@ export interface components {
             utilizationRatio: number | null;
             /** Warnings */
             warnings: string[];
+        };
+        /**
+         * GapAnswer
+         * @description A run of missing slots of one entity.
+         *
+         *     `startTime` is the first missing slot, `endTime` the next one that is there, null while there is none.
+         *     `expectedSamples` counts the missing slots inside the range; nothing is received in a gap. `expected` says that the
+         *     reason is no finding.
+         */
+        GapAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Durationseconds */
+            durationSeconds: number;
+            /** Endtime */
+            endTime: string | null;
+            /** Entityid */
+            entityId: string;
+            /** Expected */
+            expected: boolean;
+            /** Expectedsamples */
+            expectedSamples: number;
+            /** Gpuid */
+            gpuId?: string | null;
+            /** Hostid */
+            hostId: string;
+            /** Rack */
+            rack: string;
+            reason: components["schemas"]["Reason"];
+            /** Receivedsamples */
+            receivedSamples: number;
+            /** Starttime */
+            startTime: string;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * GapPage
+         * @description A page of gaps, or of stories; `missing` and `shed` count slots of all of them.
+         */
+        GapPage: {
+            /** Gaps */
+            gaps: components["schemas"]["GapAnswer"][];
+            /** Missing */
+            missing: number;
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Reasons */
+            reasons: {
+                [key: string]: number;
+            };
+            /** Shed */
+            shed: number;
+            /** Stories */
+            stories?: components["schemas"]["StoryAnswer"][] | null;
+            /** Total */
+            total: number;
         };
         /**
          * GpuAnswer
@@ -671,6 +863,82 @@ export interface components {
             index: number | null;
             /** Temperaturecelsius */
             temperatureCelsius: number;
+        };
+        /**
+         * LedgerPage
+         * @description A page of minutes, newest first.
+         */
+        LedgerPage: {
+            /** Entries */
+            entries: components["schemas"]["EntryAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
+        };
+        /**
+         * MaintenanceAnswer
+         * @description Planned work; `hostId` is null for a whole cluster.
+         */
+        MaintenanceAnswer: {
+            /** Active */
+            active: boolean;
+            /** Announcedby */
+            announcedBy: string;
+            /** Clusterid */
+            clusterId: string;
+            /** Hostid */
+            hostId: string | null;
+            /** Reason */
+            reason: string;
+            /** Start */
+            start: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Until */
+            until: string;
+            /** Windowid */
+            windowId: string;
+        };
+        /**
+         * MaintenanceList
+         * @description Planned work that is under way, to come, or ended in the range.
+         */
+        MaintenanceList: {
+            /** Windows */
+            windows: components["schemas"]["MaintenanceAnswer"][];
+        };
+        /**
+         * MaintenanceRequest
+         * @description Planned work on a cluster, or on some of its hosts; it ends at `until`, or after `minutes`.
+         */
+        MaintenanceRequest: {
+            /**
+             * Cluster
+             * @default
+             */
+            cluster: string;
+            /**
+             * Hosts
+             * @description Hosts; none for the whole cluster.
+             * @default []
+             */
+            hosts: string[];
+            /** Minutes */
+            minutes?: number | null;
+            /** Reason */
+            reason: string;
+            /**
+             * Start
+             * @description RFC 3339, epoch milliseconds, or relative.
+             * @default now
+             */
+            start: string;
+            /**
+             * Until
+             * @default
+             */
+            until: string;
         };
         /**
          * MetricAnswer
@@ -785,6 +1053,24 @@ export interface components {
             warnings: string[];
         };
         /**
+         * Reason
+         * @description Why slots are missing.
+         * @enum {string}
+         */
+        Reason: "maintenance" | "host_terminated" | "drained" | "host_restart" | "shed" | "clock" | "collector_down" | "network" | "source" | "unknown";
+        /**
+         * ReasonAnswer
+         * @description What was not stored for one reason.
+         */
+        ReasonAnswer: {
+            /** Reason */
+            reason: string;
+            /** Rows */
+            rows: number;
+            /** Values */
+            values: number;
+        };
+        /**
          * SeriesAnswer
          * @description One series; which labels it has depends on `groupBy`. `points` in rows, `values` in columns.
          */
@@ -849,6 +1135,21 @@ export interface components {
             token: string;
         };
         /**
+         * SpoolAnswer
+         * @description What one spool told; 0 is what no spool told, such as what a gateway could not read.
+         */
+        SpoolAnswer: {
+            /** Deadlettered */
+            deadLettered: components["schemas"]["ReasonAnswer"][];
+            produced: components["schemas"]["CountAnswer"];
+            /** Quarantined */
+            quarantined: components["schemas"]["ReasonAnswer"][];
+            /** Shed */
+            shed: components["schemas"]["ReasonAnswer"][];
+            /** Spoolid */
+            spoolId: string;
+        };
+        /**
          * StatusCounts
          * @description GPUs by the age of their newest row: up to 30 s, up to 5 min, longer, never seen.
          */
@@ -863,6 +1164,37 @@ export interface components {
             total: number;
             /** Unknown */
             unknown: number;
+        };
+        /**
+         * StoryAnswer
+         * @description One reason that befell more than half of a host, a rack or a cluster at a time; else one entity.
+         */
+        StoryAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Endtime */
+            endTime: string | null;
+            /** Entities */
+            entities: number;
+            /** Entityid */
+            entityId: string | null;
+            /** Expected */
+            expected: boolean;
+            /** Expectedsamples */
+            expectedSamples: number;
+            /** Hostid */
+            hostId: string | null;
+            /** Hosts */
+            hosts: number;
+            /** Level */
+            level: string;
+            /** Rack */
+            rack: string | null;
+            reason: components["schemas"]["Reason"];
+            /** Starttime */
+            startTime: string;
+            /** Tenantid */
+            tenantId: string;
         };
         /**
          * TopAnswer
@@ -1836,6 +2168,258 @@ export interface operations {
             };
         };
     };
+    ledger: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                collector?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description Only minutes in which something does not add up. */
+                unbalanced?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LedgerPage"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    planned: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceList"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    announce: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MaintenanceRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceList"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    end: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                window_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MaintenanceAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     query_metrics: {
         parameters: {
             query?: {
@@ -2142,6 +2726,81 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    gaps: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                gpu?: string;
+                /** @description gpu, node or fabric_port. */
+                kind?: string;
+                /** @description Only these reasons; `findings` leaves out those that are expected. */
+                reason?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description Gaps of one reason at one time as one story. */
+                stories?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GapPage"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
