@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from secondsight.errors import Rejected
 from secondsight.wire.frame import decode, encode, read_header, restamp, split, stamp_of
+from secondsight.wire.header import read_view, renumbered
 from secondsight.wire.schema import Definitions
 from wire_strategies import same, stamped_contents, stamps
 
@@ -82,3 +83,13 @@ def test_split_finds_every_frame_of_a_body(items):
     body = b"".join(frames)
     for head, (_, content) in zip(heads, items, strict=True):
         assert same(decode(body, Definitions(), head.start).content, content)
+
+
+@settings(max_examples=EXAMPLES // 6, deadline=None)
+@given(stamped_contents(), st.integers(0, 2**64 - 1), st.integers(0, 2**63), st.booleans())
+def test_renumbered_is_restamped_without_reading(item, spool_id, sequence, live):
+    frame = encode(*item)
+    changed = renumbered(frame, read_view(frame), spool_id=spool_id, sequence=sequence, live=live)
+    assert changed == restamp(frame, spool_id=spool_id, first_sequence=sequence, last_sequence=sequence, live=live)
+    behind = b"before" + frame + b"behind"
+    assert renumbered(behind, read_view(behind, 6), spool_id=spool_id, sequence=sequence, live=live) == changed

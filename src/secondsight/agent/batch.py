@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.errors import Rejected
 from secondsight.wire.content import Content, Frame
-from secondsight.wire.frame import decode, encode, restamp
-from secondsight.wire.header import HeadView, Stamp, read_view, stamp_of
+from secondsight.wire.frame import decode, encode
+from secondsight.wire.header import HeadView, Stamp, read_view, renumbered, stamp_of
 from secondsight.wire.merge import merge
 from secondsight.wire.schema import Definitions
 
@@ -59,17 +59,26 @@ class Outgoing:
     """Records that go out as one frame.
 
     Attributes:
+        view: Head of the first record.
         live: They overtake older records.
-        definitions: Hashes of schema and entity table.
         merged: What several records make together, None for one alone.
     """
 
-    host_id: str
+    view: HeadView
     live: bool
     records: tuple[SpoolRecord, ...]
-    definitions: tuple[bytes, bytes]
     source: _Source
     merged: tuple[Stamp, Content] | None = None
+
+    @property
+    def host_id(self) -> str:
+        """Return the host of the collector."""
+        return self.view.host_id
+
+    @property
+    def definitions(self) -> tuple[bytes, bytes]:
+        """Return the hashes of schema and entity table."""
+        return self.view.schema_hash, self.view.entities_hash
 
     def encode(self, *, inline: bool) -> bytes:
         """Return the frame's bytes; with `inline` it carries its definitions.
@@ -80,15 +89,11 @@ class Outgoing:
         if self.merged is not None:
             return encode(*self.merged, inline=inline)
         record = self.records[0]
-        if inline or read_view(record.payload).inline:
+        if inline or self.view.inline:
             frame = self.source.frame(record)
             return encode(stamp_of(frame.header), frame.content, inline=inline)
-        return restamp(
-            record.payload,
-            spool_id=self.source.spool_id,
-            first_sequence=record.sequence,
-            last_sequence=record.sequence,
-            live=self.live,
+        return renumbered(
+            record.payload, self.view, spool_id=self.source.spool_id, sequence=record.sequence, live=self.live
         )
 
 
@@ -164,9 +169,8 @@ def _fits(current: _Open, view: HeadView) -> bool:
 
 def _closed(one: _Open, source: _Source, unreadable: list[Unreadable]) -> Outgoing | None:
     """Return the frame of records that go together, None if none of several can be read."""
-    definitions = (one.view.schema_hash, one.view.entities_hash)
     if len(one.records) == 1:
-        return Outgoing(one.view.host_id, one.live, tuple(one.records), definitions, source)
+        return Outgoing(one.view, one.live, tuple(one.records), source)
     frames: list[Frame] = []
     readable: list[SpoolRecord] = []
     for record in one.records:
@@ -177,4 +181,4 @@ def _closed(one: _Open, source: _Source, unreadable: list[Unreadable]) -> Outgoi
             unreadable.append(Unreadable(record, error.code))
     if not frames:
         return None
-    return Outgoing(one.view.host_id, one.live, tuple(readable), definitions, source, merge(frames))
+    return Outgoing(one.view, one.live, tuple(readable), source, merge(frames))

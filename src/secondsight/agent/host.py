@@ -19,6 +19,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.identity import ATTRIBUTE_CHARACTERS, PART_VALUE_CHARACTERS
 from secondsight.agent.place import Place
 from secondsight.agent.proc import Reading
+from secondsight.agent.textfile import read_text
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import Conversion, conversion
@@ -35,8 +36,6 @@ _UNNAMED = ("", "none", "not specified", "default string", "to be filled by o.e.
 
 COLUMNS_MAXIMUM = 4096
 """Metrics and parts of which is remembered how they are converted."""
-
-READ_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class HostReader:
         return _Column(metric, part_text(part), conversion(metric, source))
 
     def _text(self, path: str) -> str | None:
-        return _read(f"{self._folder}/{path}")
+        return read_text(f"{self._folder}/{path}")
 
     def _readings(self) -> Iterator[Reading]:
         if self._ticks % SLOW_FACTS_TICKS == 0:
@@ -200,23 +199,6 @@ def boot_id(root: Path = Path("/")) -> str:
     except OSError:
         return ""
     return text if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text) else ""
-
-
-def _read(path: str) -> str | None:
-    """Return the text of a file; many times a second, so without the layers of a file object."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        pieces = []
-        while piece := os.read(fd, READ_BYTES):
-            pieces.append(piece)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
-    return b"".join(pieces).decode(errors="replace")
 
 
 def _names(folder: Path) -> list[str] | None:

@@ -176,9 +176,10 @@ def interface_names(net_dev: str) -> list[str]:
 def link(name: str, carrier: str | None, speed: str | None) -> Iterator[Reading]:
     """Give link state and speed (Mbit/s) from /sys/class/net/`name`; a device that is off has neither."""
     part = (("device", name),)
-    if carrier is not None and carrier.strip() in ("0", "1"):
+    carrier, speed = (carrier or "").strip(), (speed or "").strip()
+    if carrier in ("0", "1"):
         yield Reading("node_network_link_up", part, int(carrier))
-    if speed is not None and re.fullmatch(r"\d+", speed.strip()) and int(speed) > 0:
+    if re.fullmatch(r"[0-9]+", speed) and int(speed) > 0:
         yield Reading("node_network_speed_bits_per_second", part, int(speed))
 
 

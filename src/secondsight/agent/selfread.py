@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 
 from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.lane import Duration
 from secondsight.agent.spool.classes import Spools
+from secondsight.agent.textfile import read_text
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import Conversion, conversion
@@ -167,6 +167,6 @@ class SelfReader:
 def resident_bytes() -> int | None:
     """Return the memory that this process holds, or None where /proc does not tell."""
     try:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_BYTES
-    except (OSError, ValueError, IndexError):
+        return int((read_text("/proc/self/statm") or "").split()[1]) * _PAGE_BYTES
+    except (ValueError, IndexError):
         return None

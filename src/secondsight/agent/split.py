@@ -4,10 +4,9 @@ A row goes to the classes of which it has a cell; one without any cell stays wit
 facts are of the first class whatever their metric. How a schema divides is worked out once and kept.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ class Splitter:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._parts = lru_cache(maxsize=SCHEMAS_KEPT)(self._divide)
+        self._divided: OrderedDict[int, tuple[Schema, dict[Priority, _Part]]] = OrderedDict()
 
     def split(self, content: Content) -> dict[Priority, Content]:
         """Return the content of each class that has something; together they say what the whole says."""
@@ -59,6 +58,15 @@ class Splitter:
             first = found.get(Priority.P0) or Content(_bare(content, parts), content.entities)
             found[Priority.P0] = replace(first, events=content.events, infos=content.infos)
         return found
+
+    def _parts(self, schema: Schema) -> dict[Priority, _Part]:
+        """Return how a schema divides, worked out once an object: readers keep theirs, and comparing costs more."""
+        known = self._divided.get(id(schema))
+        if known is None or known[0] is not schema:
+            known = self._divided[id(schema)] = (schema, self._divide(schema))
+            while len(self._divided) > SCHEMAS_KEPT:
+                self._divided.popitem(last=False)
+        return known[1]
 
     def _divide(self, schema: Schema) -> dict[Priority, _Part]:
         columns: defaultdict[Priority, list[int]] = defaultdict(list)

@@ -38,6 +38,9 @@ _PREFIX = Struct("<4sBBHIIII")
 _CRC_POSITION = _PREFIX.size - 4
 _FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
 _STEPS_START = _PREFIX.size + _FIELDS.size
+_FLAGS_POSITION = 5
+_NUMBERS = Struct("<QQQ")
+_NUMBERS_POSITION = _PREFIX.size + Struct("<BxHIqI").size
 _LENGTH = Struct("<H")
 _STEP_BYTES = 4
 _KINDS = {code: kind for kind, code in KIND_CODES.items()}
@@ -211,6 +214,17 @@ def write_header(head: FrameHead) -> bytes:
     prefix = _PREFIX.pack(MAGIC, head.version, _flags(head), *lengths, 0)
     crc: int = google_crc32c.value(prefix + rest)
     return prefix[:_CRC_POSITION] + crc.to_bytes(4, "little") + rest
+
+
+def renumbered(frame: bytes, view: HeadView, *, spool_id: int, sequence: int, live: bool) -> bytes:
+    """Return the frame that a view was made of as the one record `sequence` of a spool, without reading it again."""
+    head = bytearray(frame[view.start : view.body_start])
+    _NUMBERS.pack_into(head, _NUMBERS_POSITION, spool_id, sequence, sequence)
+    head[_FLAGS_POSITION] = head[_FLAGS_POSITION] & ~_FLAG_LIVE | live * _FLAG_LIVE
+    head[_CRC_POSITION : _PREFIX.size] = bytes(_PREFIX.size - _CRC_POSITION)
+    crc: int = google_crc32c.value(bytes(head))
+    head[_CRC_POSITION : _PREFIX.size] = crc.to_bytes(4, "little")
+    return bytes(head) + frame[view.body_start : view.end]
 
 
 def read_header(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) -> FrameHead:
