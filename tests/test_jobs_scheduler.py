@@ -128,6 +128,20 @@ def test_captured_scontrol() -> None:
     assert "train.slurm" not in repr(job)
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "user"),
+    [
+        ("JobId=8 JobName=lr=0.1 wd=0\n   UserId=u(5) GroupId=g(5)", "lr=0.1 wd=0", "5"),
+        ("JobId=8 JobName=lr=0.1 wd=0 UserId=u(5) GroupId=g(5) JobState=RUNNING", "lr=0.1 wd=0", "5"),
+        ("JobId=8 JobName=x JobState=FAILED\n   UserId=u(5)\n   JobState=RUNNING", "x JobState=FAILED", "5"),
+        ("JobId=8 JobName=\n   UserId=u(5)", "", "5"),
+    ],
+)
+def test_a_job_s_name_may_hold_anything(text: str, name: str, user: str) -> None:
+    (job,) = scontrol_jobs(text, UTC)
+    assert (job.name, job.user_id, job.state is JobState.FAILED) == (name, user, False)
+
+
 def test_scontrol_of_several_jobs_arrays_and_odd_values() -> None:
     text = (
         "JobId=8 ArrayJobId=7 ArrayTaskId=3 JobName=a name = with signs\n"

@@ -97,9 +97,10 @@ def _gres(item: str) -> Gres | None:
     plain = re.sub(r"\(.*?\)", "", item)
     name, *rest = re.sub(r"^gres[:/]", "", plain).replace("=", ":").split(":")
     number = _COUNT(rest[-1]) if rest else None
-    if number is None or number[2]:
-        return Gres(name, ":".join(rest), 1) if name == "gpu" and number is None else None
     indexes = indexes_of(found[1]) if found else None
+    if number is None or number[2]:
+        is_gpu = name == "gpu" and number is None
+        return Gres(name, ":".join(rest), len(indexes or ()) or 1, indexes) if is_gpu else None
     return Gres(name, ":".join(rest[:-1]), int(number[1]), indexes)
 
 

@@ -23,6 +23,9 @@ TO_END_OF_LINE = frozenset(
 )
 """Keys of scontrol whose value runs to the end of its line; they are personal, and left out."""
 
+AFTER_NAME = " UserId="
+"""What stands behind a name, which may hold anything, where scontrol prints a job on one line."""
+
 _STATE_MARKS = "*~#!%$@^+-"
 _COUNTED = re.compile(r"\s*(\d+)\s*((?:\(null\)|gpu[:(])\S*)\s*").fullmatch
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w/.*:-]*)=")
@@ -154,13 +157,18 @@ def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    """Give the pairs of a line of scontrol; a value goes on until the next key."""
+    """Give the pairs of a line of scontrol; a value goes on until the next key, a job's name until that of its user."""
     keys = list(_KEY.finditer(line))
+    read_to = 0
     for number, key in enumerate(keys):
         if key[1] in TO_END_OF_LINE:
             return
-        end = keys[number + 1].start() if number + 1 < len(keys) else len(line)
-        yield key[1], line[key.end() : end].strip()
+        if key.start() < read_to:
+            continue
+        read_to = keys[number + 1].start() if number + 1 < len(keys) else len(line)
+        if key[1] == "JobName":
+            read_to = line.find(AFTER_NAME, key.end()) if AFTER_NAME in line[key.end() :] else len(line)
+        yield key[1], line[key.end() : read_to].strip()
 
 
 def _by_type(text: str | None) -> dict[str, int]:
