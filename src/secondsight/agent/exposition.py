@@ -16,6 +16,8 @@ from secondsight.model import Quality
 Labels = tuple[tuple[str, str], ...]
 
 LABEL_CACHE_ENTRIES = 20_000
+CACHE_SPARE = 500
+"""Caches of a target hold twice its samples and so many more, as names of pods come and go for ever."""
 BYTE_ORDER_MARK = "\ufeff"
 INTEGER_DIGITS_MAXIMUM = 40
 """Longer integers than any counter's are read as floats."""
@@ -157,7 +159,10 @@ def parse(text: str, syntax: Syntax, cache: dict[str, Labels] | None = None) -> 
         syntax: The format to read it in.
         cache: Label text -> labels, kept by a caller that reads the same target again and again.
     """
-    return _Parser(syntax, {} if cache is None else cache).parse(text)
+    exposition = _Parser(syntax, {} if cache is None else cache).parse(text)
+    if cache is not None and len(cache) > 2 * len(exposition.samples) + CACHE_SPARE:
+        cache.clear()
+    return exposition
 
 
 def type_of(exposition: Exposition, sample_name: str) -> str:

@@ -18,7 +18,7 @@ from secondsight.agent.changes import Facts, LastValues
 from secondsight.agent.contradictions import Contradictions
 from secondsight.agent.derived import NAMES as DERIVED_FROM
 from secondsight.agent.derived import Derived
-from secondsight.agent.exposition import Exposition, Labels, Sample, is_blank_word, type_of
+from secondsight.agent.exposition import CACHE_SPARE, Exposition, Labels, Sample, is_blank_word, type_of
 from secondsight.agent.identity import Origin, Workload
 from secondsight.agent.names import FACT_NAMES, spellings
 from secondsight.agent.partitions import is_never_read
@@ -128,6 +128,8 @@ class Mapper:
         self._take_facts(mapped, tick_ms)
         if self._origin.attribution:
             self._take_allocations(mapped, tick_ms)
+        if len(self._slots) > 2 * len(exposition.samples) + CACHE_SPARE:
+            self._slots.clear()
         return mapped
 
     def _take_blanks(self, exposition: Exposition, settled: Settled, mapped: Mapped) -> None:
