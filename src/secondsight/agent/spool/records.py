@@ -304,7 +304,10 @@ class Spool:
             self._lock = -1
 
     def _read_cursor(self) -> bool:
-        """Take id, cursor and settled ranges from the cursor file; tell whether there should be segments."""
+        """Take id, cursor and settled ranges from the cursor file; tell whether there should be segments.
+
+        Where it cannot be read, everything that is there is owed, and what is not there was settled before.
+        """
         numbers = self._cursor.numbers
         known = len(numbers) >= 3
         self._spool_id, self._acked, occupied = numbers[:3] if known else (0, 0, 0)
@@ -320,6 +323,9 @@ class Spool:
         self._peeker = RecordReader(self.folder, lambda: self._writer.committed)
         self._refresh()
         self._owed = NOTHING
+        if not self._cursor.numbers and self._sizes:
+            first = min(self._sizes)
+            self._acked_tally, self._acked = self._tally_at(first), first
         self._end = self._recovered_end()
         for span in owed_spans(self._acked, self.next_sequence, self._ahead):
             self._owed = plus(self._owed, self.tally_of_span(*span))
