@@ -191,3 +191,20 @@ def test_101_only_the_label_that_explodes_is_replaced(tmp_path: Path) -> None:
     assert replaced == {f"http_requests_total a code=200,url=__overflow__ @{CASE_MS}": 10.0}
     kept = Counter(name.split()[1] for name in cells if name not in replaced)
     assert kept == {"a": 50, "b": len(by_tenant["b"])}
+
+
+def test_a_request_of_too_many_points_is_refused_whole(tmp_path: Path) -> None:
+    samples = [(1.0, CASE_MS + n) for n in range(500_001)]
+    with foreign(tmp_path) as gateway:
+        reply = gateway.write(first_request(series_message([("__name__", "up")], samples)))
+        assert (reply.status, reply.code) == (413, "too_many_samples")
+        assert gateway.run.records() == []
+
+
+def test_series_of_all_senders_are_bounded(tmp_path: Path) -> None:
+    series = [series_message([("__name__", f"unknown_{n}")], [(1.0, CASE_MS)]) for n in range(30)]
+    with foreign(tmp_path, foreign_series_in_all=40) as gateway:
+        for name in ("a", "b", "a", "b"):
+            headers = FIRST | {"Authorization": f"Bearer {gateway.run.token(name=name)}"}
+            assert gateway.write(first_request(*series), headers).status == 204
+        assert sum(one["values"] for one in gateway.refused()) == 120

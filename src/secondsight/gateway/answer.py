@@ -24,6 +24,7 @@ STATUS: dict[str, int] = {
     "method_not_allowed": 405,
     "body_timeout": 408,
     "body_too_large": 413,
+    "too_many_samples": 413,
     "frame_too_large": 413,
     "content_type": 415,
     "content_encoding": 415,

@@ -41,6 +41,7 @@ from secondsight.selfmetrics import SelfMetrics
 from secondsight.wire.header import MAX_ID_LENGTH
 from secondsight.wire.schema import is_text
 
+NO_CONTENT = 204
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
 MS_PER_HOUR = 3_600_000
@@ -95,7 +96,9 @@ class Gateway:
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
         self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
         foreign = ForeignRoutes(
-            ForeignIntake(self._intake, catalog, _foreign_settings(config, bounds), clock),
+            ForeignIntake(
+                self._intake, catalog, _foreign_settings(config, bounds), clock, config.foreign_series_in_all
+            ),
             self._collector,
             self._pressure,
             BodyLimits(config.body_bytes, config.body_timeout_seconds),
@@ -299,9 +302,10 @@ def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:
 
 
 async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> None:
+    length = str(len(answer.body)).encode()
+    about_body: Sequence[_Pair] = ((b"content-type", answer.content_type), (b"content-length", length))
     headers: Sequence[_Pair] = (
-        (b"content-type", answer.content_type),
-        (b"content-length", str(len(answer.body)).encode()),
+        *(() if answer.status == NO_CONTENT else about_body),
         (b"x-secondsight-received-ms", str(received_ms).encode()),
         (b"x-secondsight-sent-ms", str(sent_ms).encode()),
         *answer.headers,

@@ -28,7 +28,8 @@ class GatewayConfig:
         agent_token_days: How long the token of an enrolled agent lives; it renews it in time.
         agent_token_grace_hours: How long a token that was renewed stays good.
         enrol_per_second, enrol_burst: Enrolments that one address may ask for, lastingly and at once.
-        foreign_series: Series that one sender of remote write or OTLP may have; each takes about 2 KiB of memory.
+        foreign_series: Series that one sender of remote write or OTLP may have.
+        foreign_series_in_all: Series that are remembered of all such senders; each takes about 1 KiB of memory.
         foreign_host_labels: Labels of such senders that name a host, looked at before the usual ones.
         catalogue: Further catalogue files of the operator.
         tls_certificate, tls_key: PEM files; both or neither.
@@ -53,6 +54,7 @@ class GatewayConfig:
     enrol_per_second: float = 5.0
     enrol_burst: float = 200.0
     foreign_series: int = 200_000
+    foreign_series_in_all: int = 1_000_000
     foreign_host_labels: tuple[str, ...] = ()
     catalogue: tuple[Path, ...] = ()
     tls_certificate: Path | None = None

@@ -63,10 +63,19 @@ class _Served:
 
 
 class ForeignIntake:
-    """Takes requests of all foreign senders. Lives in one event loop."""
+    """Takes requests of all foreign senders. Lives in one event loop.
 
-    def __init__(self, intake: Intake, catalog: Catalog, settings: Settings, clock: Clock) -> None:
+    Args:
+        intake: Stores frames.
+        catalog: What metrics there are.
+        settings: What is taken of each sender.
+        clock: The gateway's.
+        series_maximum: Series that are remembered of all senders.
+    """
+
+    def __init__(self, intake: Intake, catalog: Catalog, settings: Settings, clock: Clock, series_maximum: int) -> None:
         self._intake = intake
+        self._series_maximum = series_maximum
         self._catalog = catalog
         self._settings = settings
         self._clock = clock
@@ -85,6 +94,7 @@ class ForeignIntake:
                 taken = await asyncio.to_thread(self._read, served.sender, body, decode)
             else:
                 taken = self._read(served.sender, body, decode)
+        self._forget_idle()
         definitions = self._definitions(taken)
         is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
         refusals = self._refusals(identity, protocol, body if is_news else b"", taken)
@@ -110,6 +120,15 @@ class ForeignIntake:
                 self._senders.popitem(last=False)
         self._senders.move_to_end(pattern)
         return served
+
+    def _forget_idle(self) -> None:
+        """Forget senders that were not heard of for longest while there are too many series in all."""
+        held = sum(served.sender.index.size for served in self._senders.values())
+        for key, served in list(self._senders.items()):
+            if held <= self._series_maximum or served.lock.locked():
+                return
+            held -= served.sender.index.size
+            del self._senders[key]
 
     def _definitions(self, taken: Taken) -> dict[bytes, Callable[[], Definition]]:
         """Return what reads each definition that the frames name, should it not be known."""

@@ -18,7 +18,15 @@ from secondsight.errors import Rejected
 from secondsight.gateway.foreign.labels import series_of
 from secondsight.gateway.foreign.messages import otlp
 from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, SCALES, on_grid, require_bounds
-from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, STALE, Gathering, HistogramSample, Index, Points
+from secondsight.gateway.foreign.points import (
+    HISTOGRAM_SCOPE,
+    STALE,
+    Gathering,
+    HistogramSample,
+    Index,
+    Points,
+    require_few,
+)
 
 NANOSECONDS_PER_MS = 1_000_000
 NO_RECORDED_VALUE = 1
@@ -180,6 +188,7 @@ class _Reading:
         own = tuple(_pairs(point.attributes))
         key = (metric.name, metric.unit, form, shared, own)
         number = self._index.get(key)
+        require_few(len(self._deltas) + len(self._out.histograms))
         if number < 0:
             pairs = dict(shared) | dict(own) | {b"__name__": metric.name.encode()}
             series = series_of(pairs.items(), metric.description, metric.unit)

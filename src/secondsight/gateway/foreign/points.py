@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from secondsight.errors import Rejected
+
 Labels = tuple[tuple[str, str], ...]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
@@ -18,6 +20,9 @@ F64 = NDArray[np.float64]
 STALE_BITS = 0x7FF0000000000002
 """The not-a-number by which Prometheus says that a series has ended."""
 STALE = float(np.uint64(STALE_BITS).view(np.float64))
+
+POINTS_MAXIMUM = 500_000
+"""Of one request."""
 
 TIME_MS_MINIMUM, TIME_MS_MAXIMUM = 100_000_000_000, 100_000_000_000_000
 """Between them lie epoch milliseconds of any sane clock, and no seconds, microseconds or nanoseconds."""
@@ -179,3 +184,14 @@ def joined(first: Points, second: Points) -> Points:
 
 def _starts(points: Points) -> I64:
     return np.zeros(points.series.size, np.int64) if points.starts_ms is None else points.starts_ms
+
+
+def require_few(points: int) -> None:
+    """Check how many points a request has.
+
+    Raises:
+        Rejected(too_many_samples)
+    """
+    if points > POINTS_MAXIMUM:
+        message = f"the request has {points} points or more, and the limit is {POINTS_MAXIMUM}"
+        raise Rejected("too_many_samples", message, "send fewer samples at once")

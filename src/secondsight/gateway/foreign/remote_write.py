@@ -16,7 +16,7 @@ from secondsight.errors import Rejected
 from secondsight.gateway.foreign.labels import series_of
 from secondsight.gateway.foreign.messages import remote_write
 from secondsight.gateway.foreign.native_histogram import histogram_sample
-from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, Gathering, Index, Points, Series, joined
+from secondsight.gateway.foreign.points import HISTOGRAM_SCOPE, Gathering, Index, Points, Series, joined, require_few
 
 TAIL_BYTES, ZERO_TAIL_BYTES = 18, 9
 """A sample at the end of a series: with a value, and with the value 0, which is left out."""
@@ -50,6 +50,7 @@ def decode_first(body: bytes, index: Index, learn_help: Callable[[str, str], Non
     for described in message.metadata:
         learn_help(_text(described.name), _text(described.help)[:HELP_CHARACTERS])
     packed = list(message.timeseries)
+    require_few(len(packed))
     if not packed:
         return Gathering().points()
     tails = _tails(body, packed)
@@ -159,6 +160,7 @@ class _Reading:
         return not (one.samples or one.histograms or one.exemplars)
 
     def _take(self, place: int, number: int, one: Any, series: Series | None, created_ms: int) -> None:
+        require_few(len(self._places) + len(one.samples) + len(self._points.histograms) + len(one.histograms))
         for sample in one.samples:
             start_ms = getattr(sample, "start_timestamp", 0) or created_ms
             self._gathering.add(number, sample.value, sample.timestamp, start_ms)

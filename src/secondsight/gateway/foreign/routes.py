@@ -30,7 +30,7 @@ OTLP_ENCODINGS: Mapping[str, Unpack] = {
     "zstd": unzstd,
     "deflate": inflate,
 }
-EXPANSION = 8
+EXPANSION = 2
 """So many times the bound of a body it may have when it is unpacked."""
 FIRST_PROTO, SECOND_PROTO = "prometheus.writerequest", "io.prometheus.write.v2.request"
 REMOTE_WRITE_HINT = (

@@ -80,18 +80,17 @@ class Sender:
     def prepare(self, now_ms: int) -> SeriesIndex:
         """Return the index by which a request is decoded; to be called before each."""
         age = now_ms // AGE_MS
-        if age != self._age:
-            if self.index.is_full or self.index.unseen_share(self._age) > UNSEEN_SHARE:
-                self._begin()
-            self._age = age
-        return self.index
-
-    def learn_help(self, name: str, text: str) -> None:
-        """Take what a metric's description says; for a unit it may name, its series are numbered anew."""
-        if self.index.learn_help(name, text):
+        is_old = age != self._age and (self.index.is_full or self.index.unseen_share(self._age) > UNSEEN_SHARE)
+        if is_old or self._is_outdated:
             helps = self.index.helps
             self._begin()
             self.index.helps.update(helps)
+        self._age = age
+        return self.index
+
+    def learn_help(self, name: str, text: str) -> None:
+        """Take what a metric's description says; if it names another unit, series are numbered anew before the next."""
+        self._is_outdated |= self.index.learn_help(name, text)
 
     def take(self, points: Points, request_hash: int, now_ms: int) -> Taken:
         """Return the frames that the points of one request make.
@@ -113,6 +112,7 @@ class Sender:
 
     def _begin(self) -> None:
         """Number series anew."""
+        self._is_outdated = False
         origin = Origin(host_id="", target=self._who.name, remote=True, host_labels=self._settings.host_labels)
         resolver = Resolver(self._catalog, origin, self._settings.series_maximum, self._who.allows_host)
         self._layouts: dict[tuple[str, EntityKind, str], Layout] = {}

@@ -25,7 +25,7 @@ from secondsight.model import EntityKind
 JOB_LABELS = ("job", "service.name")
 """What tells the sources apart that a sender speaks for."""
 JOB_CHARACTERS = 64
-KEYS_PER_SERIES = 4
+KEYS_PER_SERIES = 2
 COUNTER_BIT, OVERFLOW_BIT = 1, 2
 """Of the last column of a cell."""
 
