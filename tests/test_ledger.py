@@ -273,7 +273,7 @@ def test_windows_written_before_there_was_a_ledger_are_taken_over(store):
 
 def checker_of(rig, store):
     specs = {spec.name: spec for spec in tables(CATALOG)}
-    return Checker(store, specs, rig.clock, rig.processor.metrics, rig.processor.open_windows)
+    return Checker(store, specs, rig.clock, rig.processor.metrics, rig.processor.watched)
 
 
 def test_a_row_that_is_gone_is_an_incident_when_it_is_missed_twice(store, caplog):
@@ -376,7 +376,8 @@ def test_an_answer_adds_up(store):
         assert entry.produced == entry.stored + entry.merged + entry.in_flight + refused
     shown = {entry.key[4]: entry for entry in page.entries}
     second = shown[minute_ms + 60_000]
-    assert second.in_flight.values > 0 and second.stored == Count()
+    assert second.in_flight.values > 0
+    assert second.stored == Count()
     rig.settle()
     shown = {entry.key[4]: entry for entry in reader.read(asked, scope_of(tenant)).entries}
     whole = sum((entry.stored for entry in shown.values()), Count())

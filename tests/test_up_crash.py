@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from up_custody import compare_with_answers, compare_with_store, let_pass, wait_for_all
+from up_custody import compare_with_answers, compare_with_ledger, compare_with_store, let_pass, wait_for_all
 from up_rig import Platform, Sender, platform
 
 KILLS = 20
@@ -31,6 +31,7 @@ def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path
         compare_with_answers(running, sender)
         assert running.stop() == 0, running.words()
     compare_with_store(data, sender)
+    compare_with_ledger(data, sender)
 
 
 def _kill(running: Platform, chance: random.Random, kill: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from secondsight.process.balance import differences
 from secondsight.store.chdb import ChdbStore
 from up_rig import Platform, Sender, wait_until
 
@@ -72,3 +73,31 @@ def compare_with_store(data: Path, sender: Sender) -> None:
     for row in sums:
         inside = [at for entity, at in stored if entity == row["entity"] and at // 30_000 * 30 == row["at"]]
         assert row["slots"] == len(inside) or row["at"] >= newest - 30
+
+
+def compare_with_ledger(data: Path, sender: Sender) -> None:
+    """What the ledger says of windows that are written off is what the tables hold, and was acknowledged."""
+    store = ChdbStore(data / "hot")
+    try:
+        closed = store.query(
+            "SELECT collector_id, kind, toUnixTimestamp(window_start) AS at,"
+            " sumIf(`values`, outcome = 'received') AS told,"
+            " sumIf(`values`, outcome = 'stored') AS held, sumIf(rows, outcome = 'stored') AS rows FROM ledger FINAL"
+            " GROUP BY collector_id, kind, window_start HAVING countIf(outcome = 'stored') > 0"
+        ).to_pylist()
+        odd = store.query("SELECT count() AS n FROM ledger FINAL WHERE outcome = 'unexplained'").to_pylist()
+        first_ms = min(tick for _, tick in sender.acknowledged) - 60_000
+        found = differences(store, first_ms, max(tick for _, tick in sender.acknowledged) + 60_000)
+    finally:
+        store.close()
+    assert odd == [{"n": 0}]
+    mine = [row for row in closed if row["collector_id"].startswith("crash-")]
+    assert mine
+    assert all(row["told"] == row["held"] for row in mine)
+    windows = {(row["collector_id"], row["at"]): row["rows"] for row in mine}
+    acknowledged = Counter((f"crash-{gpu.split('-')[2]}", tick // 30_000 * 30) for gpu, tick in sender.acknowledged)
+    assert all(windows[key] >= count for key, count in acknowledged.items() if key in windows)
+    written = {(row["collector_id"], row["kind"], row["at"]) for row in closed}
+    open_yet = [one for one in found if one.ledger == (0, 0)]
+    assert [one for one in found if one not in open_yet] == []
+    assert all((one.place.collector_id, one.place.kind, one.place.window_ms // 1000) not in written for one in open_yet)

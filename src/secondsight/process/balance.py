@@ -7,7 +7,7 @@ a line in the log.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,6 +50,24 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """What a processor can say of windows.
+
+    Attributes:
+        collectors: Those it reads: tenant, cluster, id.
+        moving: Windows that are not written off, or are late: tenant, cluster, collector, kind, start.
+    """
+
+    collectors: frozenset[tuple[str, str, str]]
+    moving: frozenset[tuple[str, str, str, str, int]]
+
+    def settles(self, place: Place) -> bool:
+        """Tell whether a window is written off here."""
+        collector = (place.tenant_id, place.cluster_id, place.collector_id)
+        return collector in self.collectors and (*collector, place.kind, place.window_ms) not in self.moving
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """Rows and values that the ledger has (or could not explain), and those that the tables hold."""
 
@@ -63,7 +81,7 @@ class Checker:
     """Looks once a minute, in a thread of its own. `check` may be called by tests instead.
 
     Args:
-        open_windows: Gives (tenant, cluster, collector, kind, window start) of what is not written off, or late.
+        watched: Gives which windows are settled; None while the processor catches up.
     """
 
     def __init__(
@@ -72,13 +90,13 @@ class Checker:
         specs: Mapping[str, TableSpec],
         clock: Clock,
         metrics: SelfMetrics,
-        open_windows: Callable[[], Collection[tuple[str, str, str, str, int]]],
+        watched: Callable[[], Watched | None],
     ) -> None:
         self._store = store
         self._spec, self._ledger_spec = specs["events"], specs["ledger"]
         self._clock = clock
         self._metrics = metrics
-        self._open_windows = open_windows
+        self._watched = watched
         self._suspects: set[Difference] = set()
         self._reported: set[Difference] = set()
         self._reach_ms = FIRST_SPAN_MS
@@ -103,12 +121,10 @@ class Checker:
         to_ms = (self._clock.now_ms() - SETTLED_MS) // WINDOW_MS * WINDOW_MS
         from_ms = min([to_ms - self._reach_ms, *(one.place.window_ms for one in self._suspects)])
         from_ms = max(from_ms, self._begun_ms)
-        moving = set(self._open_windows())
-        found = {
-            one
-            for one in differences(self._store, from_ms, to_ms)
-            if (*one.place[:2], one.place.collector_id, one.place.kind, one.place.window_ms) not in moving
-        }
+        watched = self._watched()
+        if watched is None:
+            return []
+        found = {one for one in differences(self._store, from_ms, to_ms) if watched.settles(one.place)}
         again = sorted((found & self._suspects) - self._reported, key=lambda one: one.place)
         self._suspects, self._reach_ms = found, SPAN_MS
         if again:

@@ -15,14 +15,12 @@ from secondsight.clock import Clock
 from secondsight.contracts import LogConsumer, Polled, Store
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind
+from secondsight.process.balance import Watched
 from secondsight.process.intake import Intake
 from secondsight.process.settle import Settler
 from secondsight.process.spans import SpanKey
 from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
-
-OpenWindow = tuple[str, str, str, str, int]
-"""Tenant, cluster, collector, kind, start."""
 
 LONGEST_WAIT_SECONDS = 10.0
 PACE_SECONDS = 0.2
@@ -184,11 +182,22 @@ class Processor:
         if left_seconds > 0 and not self._behind and not self.has_more:
             self._clock.sleep(left_seconds)
 
-    def open_windows(self) -> set[OpenWindow]:
-        """Return the windows that are not written off; for any thread."""
+    def watched(self) -> Watched | None:
+        """Return whose windows are settled by this processor; None until it has read what was there before it started.
+
+        For any thread.
+        """
         world = self.world
+        frontiers = dict(world.frontiers)
+        if not frontiers or min(frontiers.values()) < world.started_ms:
+            return None
         keys = {*list(world.spans.open), *list(world.spans.closing), *list(world.late.items)}
-        return {(*world.place_of(key[2])[:2], world.place_of(key[2])[3], key[0].value, key[1]) for key in keys}
+        places = {code: world.place_of(code) for code in list(world.progress)}
+        collectors = frozenset((tenant, cluster, name) for tenant, cluster, _, name in places.values())
+        moving = {
+            (*places[code][:2], places[code][3], kind.value, start) for kind, start, code in keys if code in places
+        }
+        return Watched(collectors, frozenset(moving))
 
     def close(self) -> None:
         """Leave the log without writing or committing; may be called twice. Reading again gives the same rows."""

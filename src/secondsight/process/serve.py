@@ -93,7 +93,7 @@ def _process(
         window_bytes=config.window_mib * MIB,
     )
     processor = Processor(*consumers, store, load_catalog(config.catalogue), clock, settings)
-    checker = Checker(store, _specs(config), clock, processor.metrics, processor.open_windows)
+    checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched)
     checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
     checking.start()
     keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
