@@ -28,7 +28,17 @@ EXPORTED = "exported_"
 EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
 
-HOST_LABELS = ("hostname", "host.name", "host_name", "host.id", "host_id", "instance")
+HOST_LABELS = (
+    "exported_hostname",
+    "hostname",
+    "host.name",
+    "host_name",
+    "host.id",
+    "host_id",
+    "exported_instance",
+    "instance",
+)
+"""Labels that name a host, best first; of a pair that a relabelling made, the plain one names the scrape target."""
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "[::1]"})
 """What every host calls itself: no name of a host."""
 
@@ -103,7 +113,7 @@ def host_of(labels: Mapping[str, str], origin: Origin) -> str:
     """Return the host that a sample is about."""
     if not origin.remote:
         return origin.host_id
-    names = (re.sub(r":\d+$", "", labels[label]) for label in HOST_LABELS if label in labels)
+    names = (re.sub(r":\d+$", "", labels[label]) for label in HOST_LABELS if labels.get(label))
     return next((name for name in names if name.lower() not in LOCAL_NAMES), origin.host_id)
 
 

@@ -29,17 +29,19 @@ EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 """What pods and containers of exporters are called: they hold no GPU."""
 
 HOST_LABELS = (
+    "exported_hostname",
     "hostname",
     "host.name",
     "host_name",
     "host.id",
     "host_id",
+    "exported_instance",
     "instance",
     "server.address",
     "net.host.name",
 )
-"""Labels that name a host, best first; of `instance` the port is cut."""
-PORT_LABELS = ("instance", "service.instance.id", "server.port", "net.host.port")
+"""Labels that name a host, best first; of a pair that a relabelling made, the plain one names the scrape target."""
+PORT_LABELS = ("exported_instance", "instance", "service.instance.id", "server.port", "net.host.port")
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "[::1]", "::1"})
 """What every host calls itself: no name of a host."""
 PART_VALUE_CHARACTERS = 128
