@@ -24,6 +24,7 @@ from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.attach import Means, Sampling
 from secondsight.agent.readers import Shared, readers_of
 from secondsight.agent.sample import Sampler
+from secondsight.agent.schedule import STEP_MS
 from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
 from secondsight.agent.split import Splitter
@@ -116,6 +117,7 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
 def _parts(config: AgentConfig, clock: Clock) -> _Parts:
     counts = Counts()
     spools = Spools(config.spool_dir, _bounds(config), clock, counts, collector_id=config.collector)
+    note_step_back(spools.newest_ms, clock.now_ms(), counts)
     definitions = KeptDefinitions(config.spool_dir / "definitions", clock, oldest_needed_ms=spools.oldest_needed_ms)
     return _Parts(spools, definitions, counts, ClockOffset(), ReadDurations(), Vitals())
 
@@ -127,6 +129,14 @@ def _writing(config: AgentConfig, clock: Clock, parts: _Parts, sender: Sender) -
     held = HeldTicks(writer, Journal(config.spool_dir, parts.counts), clock, config.batch_seconds)
     held.recover(parts.definitions.known)
     return writer, held
+
+
+def note_step_back(newest_ms: int, now_ms: int, counts: Counts) -> None:
+    """Say that the wall clock went back while no agent ran; what was spooled before stays and is delivered."""
+    if newest_ms - now_ms > STEP_MS:
+        counts.add("clock_stepped")
+        words = "the clock of this host is %.1f s behind what it was when the spool was last written; both are kept"
+        logger.warning(words, (newest_ms - now_ms) / 1000)
 
 
 def _bounds(config: AgentConfig) -> SpoolBounds:

@@ -117,6 +117,12 @@ class Spools:
             return max([0.0, *((self._clock.now_ms() - time) / 1000 for time in times if time is not None)])
 
     @property
+    def newest_ms(self) -> int:
+        """Return when the newest record was appended that was there when they were opened, 0 for none."""
+        with self._lock:
+            return max([0, *(member.spool.newest_ms for member in self._members)])
+
+    @property
     def spooled(self) -> Mapping[Priority, Tally]:
         """Return what the spools ever took, by class."""
         with self._lock:

@@ -62,7 +62,11 @@ class _Append(NamedTuple):
 
 
 class Spool:
-    """The records of one class. Not safe to call from several threads. Calls block on the disk and raise OSError."""
+    """The records of one class. Not safe to call from several threads. Calls block on the disk and raise OSError.
+
+    Attributes:
+        newest_ms: When the newest record was appended that was there when it was opened, 0 for none.
+    """
 
     def __init__(
         self, folder: Path, config: SegmentConfig, clock: Clock, disk: Disk, *, syncs_late: bool = False
@@ -83,6 +87,7 @@ class Spool:
         """
         self.folder = folder
         self.missing: list[Span] = []
+        self.newest_ms = 0
         self._clock = clock
         self._disk = disk
         self._syncs_late = syncs_late
@@ -339,6 +344,7 @@ class Spool:
         end = self._acked_tally
         for record in self._last_records():
             end = plus(end if record.before is None else record.before, tally_of(record.payload))
+            self.newest_ms = max(self.newest_ms, record.append_time_ms)
         return end
 
     def _last_records(self) -> list[SpoolRecord]:
