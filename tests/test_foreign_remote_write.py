@@ -337,3 +337,12 @@ def test_every_pass_of_the_table_names_a_test_of_this_file() -> None:
             assert f"def {test}(" in here, name
         else:
             assert told.startswith("no: "), name
+
+
+def test_two_readings_of_one_histogram_at_one_time(tmp_path: Path) -> None:
+    other = EXPONENTIAL | {"sum": 4.5}
+    with foreign(tmp_path) as gateway:
+        same = send(gateway, ([("__name__", "wait_seconds")], {"histograms": [EXPONENTIAL, EXPONENTIAL]}))
+        assert (same.status, written(same), len(gateway.histograms())) == (204, (0, 2, 0), 1)
+        unlike = send(gateway, ([("__name__", "wait_seconds")], {"histograms": [EXPONENTIAL, other]}), UP)
+        assert (unlike.status, unlike.code, written(unlike)) == (400, "conflict", (1, 1, 0))

@@ -24,7 +24,7 @@ from secondsight.gateway.foreign.points import (
 )
 from secondsight.gateway.foreign.series import SeriesIndex, Target
 from secondsight.gateway.foreign.taken import Taken
-from secondsight.mapping.cells import ContentBuilder, Gathered
+from secondsight.mapping.cells import ContentBuilder, Gathered, HistogramPoint
 from secondsight.mapping.changes import LastValues
 from secondsight.mapping.resolve import Resolver
 from secondsight.model import EntityKind
@@ -71,6 +71,7 @@ class Others:
         self._ownership = Ownership()
         self._collectors: dict[tuple[str, str], _Collector] = {}
         self._gathered: defaultdict[_At, Gathered] = defaultdict(Gathered)
+        self._points: dict[tuple[str, str, int, str, str, str], HistogramPoint] = {}
 
     def take(self, points: Points, good: NDArray[np.intp], taken: Taken, now_ms: int) -> None:
         """Take the points of a request, those of `good` among its numbers."""
@@ -91,6 +92,7 @@ class Others:
     def contents(self, place_of: PlaceOf) -> Iterator[tuple[Place, int, NDArray[np.int64], Content]]:
         """Give (place, cadence, tick, content) of what was taken since the last call."""
         gathered, self._gathered = self._gathered, defaultdict(Gathered)
+        self._points.clear()
         for (host, job, time_ms), one in sorted(gathered.items(), key=lambda item: item[0]):
             collector = self._collector(host, job)
             interval_ms = self._interval_ms(collector, one, time_ms)
@@ -140,7 +142,10 @@ class Others:
             taken.histograms += 1
             for target in self._index.targets(sample.series) if sample.buckets else ():
                 for found in whole_points(target, sample):
-                    self._add_point(found)
+                    if not self._add_point(found) and found.time_ms == sample.time_ms:
+                        detail = f"{name} has two readings at {sample.time_ms}, and the first one counts"
+                        taken.refuse(Refused("conflict", name), 1, detail, (sample.time_ms, sample.time_ms))
+                        taken.histograms -= 1
 
     def _untimely(self, time_ms: int, now_ms: int) -> str:
         if not TIME_MS_MINIMUM <= time_ms < TIME_MS_MAXIMUM:
@@ -159,11 +164,18 @@ class Others:
                 taken.refuse(Refused(code, metric), samples, detail)
         taken.samples -= min(taken.samples, sum(samples for found, _, _, samples in whole if found is None))
 
-    def _add_point(self, found: Found) -> None:
+    def _add_point(self, found: Found) -> bool:
+        """Add a point; return False if another one of its cell was there before it, which stays."""
+        point = found.point
+        place = (found.host, found.job, found.time_ms, point.metric.name, point.entity, point.part)
+        before = self._points.setdefault(place, point)
+        if before is not point:
+            return before == point
         gathered = self._gathered[found.host, found.job, found.time_ms]
-        gathered.histograms.append(found.point)
-        key = (found.point.entity, found.point.part)
+        gathered.histograms.append(point)
+        key = (point.entity, point.part)
         gathered.attributes[key] = self._resolver.attributes.get(key, ())
+        return True
 
     def _take_facts(self, time_ms: int) -> None:
         for info in self._resolver.facts.take(time_ms):
