@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.jobs.allocation import ALLOCATION
 from secondsight.agent.jobs.devices import Gpu, Slice
 from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.offset import ClockOffset
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock, ManualClock
 from secondsight.contracts import Tick
+from secondsight.mapping.allocation import ALLOCATION
 from secondsight.wire.content import Event, Info
 
 T0 = 1_730_000_000_000

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_faults import FaultyDisk
-from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.definitions import KeptDefinitions
 from secondsight.agent.host import HostReader
@@ -20,6 +19,7 @@ from secondsight.agent.write import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Content
 from secondsight.wire.frame import Stamp, decode, encode

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.exposition import parse, syntax_of
-from secondsight.agent.identity import Origin
 from secondsight.agent.mapping import Mapped, Mapper
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
+from secondsight.mapping.cells import ContentBuilder
+from secondsight.mapping.identity import Origin
 from secondsight.wire.frame import Stamp, decode, encode
 from secondsight.wire.schema import Definitions
 

@@ -15,13 +15,13 @@ import pytest
 
 from process_rig import CATALOG, Rig, frame_bytes
 from secondsight.agent.exposition import Exposition, Syntax, parse, syntax_of, type_of
-from secondsight.agent.identity import Origin
 from secondsight.agent.instants import rfc3339_us
 from secondsight.agent.mapping import Mapped, Mapper
 from secondsight.agent.openmetrics import parse_strict
 from secondsight.agent.smi.importing import ImportOptions, import_texts
 from secondsight.catalog.scale import to_physical
 from secondsight.errors import Rejected
+from secondsight.mapping.identity import Origin
 from secondsight.model import Quality
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from secondsight.agent.exposition import parse, syntax_of
-from secondsight.agent.identity import Origin
 from secondsight.agent.mapping import Mapper
 from secondsight.catalog.load import load_catalog
+from secondsight.mapping.identity import Origin
 from secondsight.model import EntityKind
 from test_agent_mapping import frames_of, said, scrapes_of
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from jobs_fixture import T0
 from secondsight.agent.counts import Counts
-from secondsight.agent.jobs.allocation import CONFLICT, Holding, Owner, Share
-from secondsight.agent.jobs.intervals import CLOSED_REMEMBERED, OPEN_MAXIMUM, REPEAT_MS, Intervals, Kept, Listing
 from secondsight.agent.jobs.kept import SAVE_EVERY_MS, KeptIntervals
+from secondsight.mapping.allocation import CONFLICT, Holding, Owner, Share
+from secondsight.mapping.intervals import CLOSED_REMEMBERED, OPEN_MAXIMUM, REPEAT_MS, Intervals, Kept, Listing
 from secondsight.wire.content import Event
 
 TICK_MS = 5000

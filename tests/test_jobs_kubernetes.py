@@ -11,13 +11,13 @@ import pytest
 from agent_fixture import http_server
 from jobs_fixture import GPUS, T0, events_of, means_of, mig_uuid, owned, station_of, uuid
 from kubelet_server import Kubelet, claim, container, pod, pod_list, serving
-from secondsight.agent.jobs.allocation import CONFLICT
 from secondsight.agent.jobs.checkpoint import checkpoint_entries, checkpoint_pods, running_only
 from secondsight.agent.jobs.kubernetes import KubernetesReader, naming_of
 from secondsight.agent.jobs.pods import holdings_of
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected, Retryable
+from secondsight.mapping.allocation import CONFLICT
 from secondsight.model import EntityKind
 
 CASES = Path(__file__).parent / "cases" / "jobs"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from jobs_fixture import GPUS, T0, events_of, means_of, owned, station_of, uuid
-from secondsight.agent.jobs.allocation import CONFLICT
 from secondsight.agent.jobs.cgroups import job_folders, minors_of, processes
 from secondsight.agent.jobs.devices import Gpu
 from secondsight.agent.jobs.environment import placed, process_environment
@@ -19,6 +18,7 @@ from secondsight.agent.jobs.settings import SlurmConfig
 from secondsight.agent.jobs.slurm import SlurmReader
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected, Retryable
+from secondsight.mapping.allocation import CONFLICT
 from slurm_node import BOOT_SECONDS, SlurmNode
 
 CASES: dict[str, Any] = json.loads((Path(__file__).parent / "cases/jobs/slurm_gpus.json").read_text())

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_log_site import BOOT_MS, Site
-from secondsight.agent.changes import LastValues
 from secondsight.agent.counts import Counts
 from secondsight.agent.host import boot_id
 from secondsight.agent.kmsg.advice import History, first_action
@@ -31,6 +30,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import SystemClock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected
+from secondsight.mapping.changes import LastValues
 from secondsight.model import EntityKind
 from secondsight.wire.content import Content, EntityTable
 from secondsight.wire.schema import make_schema

@@ -9,11 +9,11 @@ import pytest
 
 from process_rig import CATALOG, T0, Rig, frame_bytes
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.exposition import CACHE_SPARE, parse, syntax_of
-from secondsight.agent.identity import Origin
 from secondsight.agent.mapping import Mapper
 from secondsight.log.segments import segment_bases, segment_path
+from secondsight.mapping.cells import ContentBuilder
+from secondsight.mapping.identity import Origin
 from secondsight.model import Priority
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate

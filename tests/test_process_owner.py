@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from process_rig import CATALOG, T0, Rig, frame_bytes
-from secondsight.agent.jobs.allocation import Holding, Owner, Share
-from secondsight.agent.jobs.intervals import Intervals, Listing
+from secondsight.mapping.allocation import Holding, Owner, Share
+from secondsight.mapping.intervals import Intervals, Listing
 from secondsight.model import EntityKind
 from secondsight.process.enrich import NOBODY, Allocations, Fact
 from secondsight.store.chdb import ChdbStore

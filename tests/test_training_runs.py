@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondsight.agent.cells import ContentBuilder, Gathered
 from secondsight.agent.training.datagram import Report, parse
 from secondsight.agent.training.runs import Runs
 from secondsight.catalog.load import load_catalog
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected
+from secondsight.mapping.cells import ContentBuilder, Gathered
 from training_fixture import told
 
 CASES = sorted((Path(__file__).parent / "cases" / "training" / "runs").glob("*.json"))

@@ -9,13 +9,13 @@ import pytest
 
 from kernel_log_site import Site
 from secondsight.agent.bootfile import BootFile
-from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg.echo import WithoutEchoes
 from secondsight.agent.kmsg.untold import COUNTED_MAXIMUM, UntoldXids
 from secondsight.agent.kmsg.xidcount import XidCells, XidCountReader
 from secondsight.catalog.load import load_catalog
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import ContentBuilder
 from secondsight.model import EntityKind
 from secondsight.wire.content import Content, EntityTable, Event
 from secondsight.wire.schema import make_schema

@@ -6,16 +6,13 @@ before. Several workloads at once share the card; which of them a sample belongs
 
 from collections.abc import Callable, Mapping
 
-from secondsight.agent.cells import Key
-from secondsight.agent.identity import Workload
-from secondsight.agent.jobs.allocation import Holding, Owner, Share
-from secondsight.agent.jobs.intervals import Intervals, Kept, Listing
 from secondsight.agent.jobs.kept import KeptIntervals
+from secondsight.mapping.allocation import Holding, Share
+from secondsight.mapping.attribution import NO_SILENCE_MS, VIA, owner_of
+from secondsight.mapping.cells import Key
+from secondsight.mapping.identity import Workload
+from secondsight.mapping.intervals import Intervals, Kept, Listing
 from secondsight.wire.content import Event
-
-VIA = "labels"
-NO_SILENCE_MS = 1 << 62
-"""Labels that are missing end nothing, for however long."""
 
 
 class Allocations:
@@ -34,7 +31,7 @@ class Allocations:
     def see(self, workloads: Mapping[Key, set[Workload]], tick_ms: int) -> list[Event]:
         """Return the intervals that opened and closed with this scrape; an interval that closes is sent again whole."""
         holdings = tuple(
-            Holding(*key, _owner(workload), Share.SOLE if len(found) == 1 else Share.SHARED)
+            Holding(*key, owner_of(workload), Share.SOLE if len(found) == 1 else Share.SHARED)
             for key, found in workloads.items()
             for workload in sorted(found)
         )
@@ -43,12 +40,3 @@ class Allocations:
         if self._state is not None:
             self._state.save(self._intervals, tick_ms)
         return events
-
-
-def _owner(workload: Workload) -> Owner:
-    pod = "/".join(text for text in (workload.namespace, workload.pod) if text)
-    return Owner(
-        job_id=workload.job or pod,
-        workload_id="/".join(text for text in (pod, workload.container) if text),
-        owner_team=workload.namespace,
-    )

@@ -9,9 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text, plain_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.identity import PART_VALUE_CHARACTERS
 from secondsight.agent.place import Place
 from secondsight.agent.proc import Reading
 from secondsight.catalog.load import Catalog
@@ -19,6 +17,8 @@ from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text, plain_text
+from secondsight.mapping.identity import PART_VALUE_CHARACTERS
 
 INTERVAL_MS = 10_000
 SENSORS_MAXIMUM = 16

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from secondsight.agent.cells import Cell
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.scale import to_physical
+from secondsight.mapping.cells import Cell
 from secondsight.model import Quality
 
 logger = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ told. A ratio of two counters is of what they grew by since the last scrape, and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from secondsight.agent import identity
-from secondsight.agent.cells import Cell, Gathered, HistogramPoint
 from secondsight.agent.exposition import Sample
-from secondsight.agent.identity import Origin
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
+from secondsight.mapping import identity
+from secondsight.mapping.cells import Cell, Gathered, HistogramPoint
+from secondsight.mapping.identity import Origin
 from secondsight.model import EntityKind, Quality
 
 MEANS = {

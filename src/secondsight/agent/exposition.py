@@ -11,9 +11,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
+from secondsight.mapping.identity import Labels
+from secondsight.mapping.names import BLANK_WORDS, bare
 from secondsight.model import Quality
-
-Labels = tuple[tuple[str, str], ...]
 
 LABEL_CACHE_ENTRIES = 20_000
 CACHE_SPARE = 500
@@ -115,30 +115,6 @@ _TYPES = {
     ),
 }
 
-_BLANK_WORDS: dict[str, Quality] = {
-    "": Quality.ABSENT_SOURCE_BLANK,
-    "n/a": Quality.ABSENT_NOT_SUPPORTED,
-    "na": Quality.ABSENT_NOT_SUPPORTED,
-    "not supported": Quality.ABSENT_NOT_SUPPORTED,
-    "<<<not_supported>>>": Quality.ABSENT_NOT_SUPPORTED,
-    "<<<not_perm>>>": Quality.ABSENT_NO_PERMISSION,
-    "insufficient permissions": Quality.ABSENT_NO_PERMISSION,
-    "<<<null>>>": Quality.ABSENT_SOURCE_BLANK,
-    "<<<not_found>>>": Quality.ABSENT_SOURCE_BLANK,
-    "none": Quality.ABSENT_SOURCE_BLANK,
-    "null": Quality.ABSENT_SOURCE_BLANK,
-    "nil": Quality.ABSENT_SOURCE_BLANK,
-    "<nil>": Quality.ABSENT_SOURCE_BLANK,
-    "not available": Quality.ABSENT_NOT_SUPPORTED,
-    "unknown": Quality.ABSENT_SOURCE_BLANK,
-    "unknown error": Quality.ABSENT_SOURCE_BLANK,
-    "err!": Quality.ABSENT_SOURCE_BLANK,
-    "gpu is lost": Quality.ABSENT_SOURCE_BLANK,
-    "gpu requires reset": Quality.ABSENT_SOURCE_BLANK,
-    "-": Quality.ABSENT_SOURCE_BLANK,
-}
-"""What sources write instead of a number, in lower case and without square brackets."""
-
 
 def syntax_of(content_type: str, text: str) -> Syntax:
     """Choose the format by content type; where that names none, by the `# EOF` at the end."""
@@ -209,18 +185,9 @@ def whole_ms(seconds: str) -> int:
     return int(min(max(Decimal(seconds), Decimal(-(10**15))), Decimal(10**15)) * 1000)
 
 
-def is_blank_word(text: str) -> bool:
-    """Tell whether a text stands for no reading and no fact: `N/A`, `[Not Supported]`, a sentinel of DCGM."""
-    return _bare(text) in _BLANK_WORDS or text.startswith("<<<")
-
-
 def _name(written: str) -> str:
     """Return a name that may be written in quotes, as those of other characters than the classic ones are."""
     return unescape(written[1:-1]) if written.startswith('"') else written
-
-
-def _bare(word: str) -> str:
-    return word.strip("\"'").strip("[]").lower()
 
 
 def _first_repeated(names: list[str]) -> str:
@@ -349,10 +316,10 @@ class _Parser:
         if exemplar is not None:
             rest = rest[: exemplar.start()].rstrip(" \t")
             self._keep_exemplar(number, exemplar[0].lstrip(" \t#"))
-        quality = _BLANK_WORDS.get(_bare(rest))
+        quality = BLANK_WORDS.get(bare(rest))
         words = rest.split()
         if quality is None and len(words) == 2:
-            quality = _BLANK_WORDS.get(_bare(words[0]))
+            quality = BLANK_WORDS.get(bare(words[0]))
         if quality is not None:
             self._read_blank(number, name, labels, quality, rest)
         elif len(words) > 2 or not _is_number(words[0]):

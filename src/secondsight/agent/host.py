@@ -14,9 +14,7 @@ from pathlib import Path
 
 from secondsight.agent import proc
 from secondsight.agent.adjtimex import kernel_clock_offset_seconds
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text, plain_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.identity import ATTRIBUTE_CHARACTERS, PART_VALUE_CHARACTERS
 from secondsight.agent.place import Place
 from secondsight.agent.proc import Reading
 from secondsight.agent.textfile import read_text
@@ -25,6 +23,8 @@ from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import Conversion, conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text, plain_text
+from secondsight.mapping.identity import ATTRIBUTE_CHARACTERS, PART_VALUE_CHARACTERS
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event, Info
 

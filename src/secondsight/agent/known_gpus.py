@@ -7,8 +7,8 @@ lesson counts. Safe to use from threads.
 import re
 import threading
 
-from secondsight.agent.identity import gpu_id, is_usable
 from secondsight.agent.jobs.devices import Gpu
+from secondsight.mapping.identity import gpu_id, is_usable
 
 ENTITIES_MAXIMUM = 1024
 

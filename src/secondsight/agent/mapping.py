@@ -8,31 +8,25 @@ reason; a name that the catalogue does not have is refused and counted by name.
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
-from secondsight.agent import identity
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.buckets import BUCKETS, Histograms, bound_of, suffix_of
-from secondsight.agent.cells import Attributes, Cell, Gathered, Key, count_discarded
-from secondsight.agent.changes import Facts, LastValues
+from secondsight.agent.buckets import Histograms
 from secondsight.agent.contradictions import Contradictions
 from secondsight.agent.derived import NAMES as DERIVED_FROM
 from secondsight.agent.derived import Derived
-from secondsight.agent.exposition import CACHE_SPARE, Exposition, Labels, Sample, is_blank_word, type_of
-from secondsight.agent.identity import Origin, Workload
-from secondsight.agent.names import FACT_NAMES, spellings
-from secondsight.agent.partitions import is_never_read
-from secondsight.agent.settle import CREATED, Candidate, Settled, Slot
-from secondsight.catalog.index import Binding, Catalog
-from secondsight.catalog.metric import Metric, MetricType, Source
-from secondsight.catalog.scale import Conversion, conversion, source_for_help
+from secondsight.agent.exposition import CACHE_SPARE, Exposition, Sample, type_of
+from secondsight.agent.settle import Candidate, Settled
+from secondsight.catalog.index import Catalog
+from secondsight.catalog.metric import MetricType
+from secondsight.catalog.scale import Conversion, source_for_help
+from secondsight.mapping.cells import Attributes, Cell, Gathered, Key, count_discarded
+from secondsight.mapping.changes import LastValues
+from secondsight.mapping.identity import Labels, Origin, Workload
+from secondsight.mapping.resolve import CREATED, Resolver, Slot
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Info
 
 SERIES_CACHE_ENTRIES = 50_000
-ENTITIES_MAXIMUM = 10_000
-"""Entities and parts that one target may have in an hour; further ones are refused."""
-
 TOTAL = "_total"
 HOUR_MS = 3_600_000
 EARLIER_MS = HOUR_MS
@@ -86,12 +80,9 @@ class Mapper:
         self._catalog = catalog
         self._origin = origin
         self._slots: dict[tuple[str, Labels], tuple[Slot, ...] | str] = {}
-        self._conversion = lru_cache(maxsize=2048)(conversion)
+        self._resolver = Resolver(catalog, origin)
         self._events = LastValues()
-        self._facts = Facts()
         self._allocations = allocations or Allocations()
-        self._host_of_fact: dict[str, str] = {}
-        self._attributes: dict[Key, Attributes] = {}
         self._starts: dict[tuple[str, str, str], int] = {}
         self._last_times: dict[tuple[str, str, str], int] = {}
         self._derived = Derived(catalog, origin)
@@ -143,8 +134,7 @@ class Mapper:
         if tick_ms // HOUR_MS != self._hour:
             self._hour = tick_ms // HOUR_MS
             self._slots.clear()
-            self._attributes.clear()
-            self._host_of_fact.clear()
+            self._resolver.forget()
 
     def _slots_of(self, name: str, labels: Labels, exposition: Exposition, mapped: Mapped) -> tuple[Slot, ...]:
         key = (name, labels)
@@ -173,73 +163,9 @@ class Mapper:
 
     def _resolve(self, name: str, labels: Labels, exposition: Exposition) -> tuple[Slot, ...] | str:
         """Return where the samples of a series go, or the code of why they go nowhere."""
-        known = identity.lowered(labels)
-        suffix, bindings = self._bindings(name)
         if name in DERIVED_FROM:
             return "derived"
-        if not bindings:
-            return "created" if _is_start(name, exposition) else "unknown_metric"
-        if "quantile" in known:
-            return "summary_quantile"
-        found: list[Slot] = []
-        for metric, source in bindings:
-            if all(known.get(label.lower()) == value for label, value in source.match):
-                slot = self._slot(metric, source, known, suffix)
-                if isinstance(slot, str):
-                    return "created" if suffix == CREATED else slot
-                found.append(slot)
-        self._learn_facts(labels, known)
-        return tuple(found) if found else "unknown_metric"
-
-    def _bindings(self, name: str) -> tuple[str, tuple[Binding, ...]]:
-        """Return what a name is to a histogram, and the metrics that it feeds."""
-        for spelling in spellings(name):
-            bindings = self._catalog.exposition(spelling)
-            if bindings:
-                return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
-            base = spelling.removesuffix(CREATED)
-            if base != spelling:
-                for begun in (base + BUCKETS, base, base + TOTAL):
-                    bindings = self._catalog.exposition(begun)
-                    if bindings and (begun != base or bindings[0][0].type is MetricType.COUNTER):
-                        return CREATED, bindings
-        return "", ()
-
-    def _slot(self, metric: Metric, source: Source, labels: dict[str, str], suffix: str) -> Slot | str:
-        host = identity.host_of(labels, self._origin)
-        entity = identity.entity_of(metric.kind, labels, self._origin, host)
-        if not identity.is_usable(entity) or not identity.is_usable(host):
-            return "no_identity"
-        try:
-            part = identity.part_of(metric, source, labels)
-        except ValueError as error:
-            return str(error)
-        if suffix == BUCKETS and "le" not in labels:
-            return "parse"
-        if len(self._attributes) >= ENTITIES_MAXIMUM and (entity, part) not in self._attributes:
-            return "entities_limit"
-        attributes = self._attributes.setdefault((entity, part), identity.attributes_of(metric.kind, labels, part))
-        on_slice = metric.kind is EntityKind.GPU and identity.is_on_slice(labels)
-        never = (on_slice and metric.name in identity.NOT_ON_SLICES) or is_never_read(metric.name, source.name, labels)
-        refused = Quality.ABSENT_NOT_SUPPORTED if never else None
-        bound = bound_of(labels["le"]) if suffix == BUCKETS else math.nan
-        attributed = metric.kind is EntityKind.GPU and on_slice == bool(part)
-        workload = identity.workload_of(labels) if attributed else Workload("", "", "")
-        fixed = metric.type not in (MetricType.INFO, MetricType.HISTOGRAM) and not source.help_scales
-        return Slot(
-            metric,
-            source,
-            host,
-            entity,
-            part,
-            attributes,
-            workload,
-            suffix,
-            bound,
-            refused,
-            self._conversion(metric, source) if fixed else None,
-            (metric.name, entity, part, source.rank),
-        )
+        return self._resolver.resolve(name, labels, is_start=_is_start(name, exposition))
 
     def _candidate(self, slot: Slot, sample: Sample, exposition: Exposition) -> Candidate:
         if slot.quality is not None:
@@ -247,13 +173,13 @@ class Mapper:
         convert = slot.convert
         if convert is None:
             if slot.metric.type is MetricType.INFO:
-                self._learn_info(slot, sample.labels)
+                self._resolver.learn_info(slot, sample.labels)
                 return Candidate(slot, None, Quality.NONE, None)
             convert = self._converter(slot, sample.name, exposition)
         return Candidate(slot, *convert.one(sample.value), sample.time_ms)
 
     def _converter(self, slot: Slot, name: str, exposition: Exposition) -> Conversion:
-        return self._conversion(slot.metric, source_for_help(slot.source, exposition.helps.get(name, "")))
+        return self._resolver.converted_by(slot.metric, source_for_help(slot.source, exposition.helps.get(name, "")))
 
     def _take_cells(self, settled: Settled, mapped: Mapped, tick_ms: int) -> None:
         for candidate in settled.winners():
@@ -322,66 +248,36 @@ class Mapper:
         if event is not None:
             gathered.events.append((slot.metric.kind, event))
 
-    def _learn_facts(self, labels: Labels, known: dict[str, str]) -> None:
-        """Learn what labels say of an entity where the catalogue knows the label as a fact."""
-        host = identity.host_of(known, self._origin)
-        for name, value in labels:
-            for metric, source in self._catalog.exposition(name) or self._catalog.exposition(name.upper()):
-                if metric.type is MetricType.INFO and not is_blank_word(value):
-                    self._learn(
-                        metric, source, (host, identity.entity_of(metric.kind, known, self._origin, host)), value
-                    )
-        gpu = identity.entity_of(EntityKind.GPU, known, self._origin, host)
-        if identity.is_usable(gpu) and identity.GPU_ID_LABELS[0] in known:
-            named = {"gpu_model": "name", "index": "index", "pci_bus_id": "pci_bus_id"}
-            facts = {named[name]: value for name, value in identity.attributes_of(EntityKind.GPU, known, "")}
-            self._facts.learn("gpu_info", gpu, facts | {"uuid": gpu}, named=True)
-            self._host_of_fact[gpu] = host
-
-    def _learn(self, metric: Metric, source: Source, whom: tuple[str, str], value: str) -> None:
-        host, entity = whom
-        attribute = dict(source.part).get("attribute")
-        if identity.is_usable(entity) and attribute:
-            self._facts.learn(metric.name, entity, {attribute: value}, named=True)
-            self._host_of_fact[entity] = host
-
-    def _learn_info(self, slot: Slot, labels: Labels) -> None:
-        """Learn what the labels of an info sample say; where the catalogue names the facts, others are refused."""
-        named = {dict(source.part).get("attribute") for source in slot.metric.sources} - {None}
-        identifying = {*identity.GPU_ID_LABELS, "model_name", "engine", *identity.HOST_LABELS}
-        given = ((name, value) for name, value in labels if not is_blank_word(value))
-        facts = {FACT_NAMES.get(name, name): value for name, value in given if name.lower() not in identifying}
-        if named:
-            facts = {name: value for name, value in facts.items() if name in named}
-        self._facts.learn(slot.metric.name, slot.entity, facts, named=bool(named))
-        self._host_of_fact[slot.entity] = slot.host
-
     def _take_facts(self, mapped: Mapped, tick_ms: int) -> None:
-        for fact in self._facts.take(tick_ms):
+        for fact in self._resolver.facts.take(tick_ms):
             info = self._of_engine(fact)
-            host = self._host_of_fact.get(fact.entity, self._origin.host_id)
+            host = self._resolver.host_of_fact.get(fact.entity, self._origin.host_id)
             mapped.of(host).infos.append((self._catalog.get(info.metric).kind, info))
-        if self._facts.refused:
-            mapped.of(self._origin.host_id).discarded["label_reading"] += self._facts.refused
-            self._facts.refused = 0
+        if self._resolver.facts.refused:
+            mapped.of(self._origin.host_id).discarded["label_reading"] += self._resolver.facts.refused
+            self._resolver.facts.refused = 0
 
     def _note_unmeasured(self, found: dict[str, str]) -> None:
         """Make it a fact of an engine which of its latencies were not measured, and that they are again."""
         for entity in found.keys() | self._unmeasured.keys():
             told = {"no_latency_measured": found.get(entity, "none")}
-            self._facts.learn("inference_engine_info", entity, told, named=True)
+            self._resolver.facts.learn("inference_engine_info", entity, told, named=True)
         self._unmeasured = found
 
     def _take_allocations(self, mapped: Mapped, tick_ms: int) -> None:
         for event in self._allocations.see(mapped.workloads, tick_ms):
-            host = self._host_of_fact.get(event.entity, self._origin.host_id)
+            host = self._resolver.host_of_fact.get(event.entity, self._origin.host_id)
             mapped.of(host).events.append((EntityKind.PROCESS_JOB, event))
 
     def _of_engine(self, info: Info) -> Info:
         """Return an info that names no model as one of the only engine behind its port."""
         if not info.entity.endswith("/"):
             return info
-        engines = {entity for entity, _ in self._attributes if entity.startswith(info.entity) and entity != info.entity}
+        engines = {
+            entity
+            for entity, _ in self._resolver.attributes
+            if entity.startswith(info.entity) and entity != info.entity
+        }
         return replace(info, entity=engines.pop()) if len(engines) == 1 else info
 
 

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, part_text, plain_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.identity import PART_VALUE_CHARACTERS
 from secondsight.agent.place import Place
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
@@ -21,6 +19,8 @@ from secondsight.catalog.scale import conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, part_text, plain_text
+from secondsight.mapping.identity import PART_VALUE_CHARACTERS
 
 OTHER = "other"
 KERNEL = "kernel threads"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from secondsight.agent.attribution import Allocations
 from secondsight.agent.bootfile import BootFile
-from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
@@ -29,6 +28,7 @@ from secondsight.agent.turn import SHARED_FILE
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader
+from secondsight.mapping.cells import ContentBuilder
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from secondsight.agent.attribution import Allocations
-from secondsight.agent.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
-from secondsight.agent.exposition import Exposition, Labels, parse, syntax_of
-from secondsight.agent.identity import Origin
+from secondsight.agent.exposition import Exposition, parse, syntax_of
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.mapping import Mapped, Mapper
 from secondsight.agent.target import Target
@@ -24,6 +22,8 @@ from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected, Retryable, SecondsightError
+from secondsight.mapping.cells import FORGET_TICKS, Cell, ContentBuilder, Gathered
+from secondsight.mapping.identity import Labels, Origin
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Content
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.lane import Duration
 from secondsight.agent.spool.classes import Spools
@@ -19,6 +18,7 @@ from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import Conversion, conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, HistogramPoint, part_text
 
 DURATION_BOUNDS_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 

@@ -10,48 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from secondsight.agent.cells import Attributes
-from secondsight.agent.identity import Workload
-from secondsight.catalog.metric import Metric, MetricType, Source
-from secondsight.catalog.scale import Conversion
+from secondsight.mapping.resolve import Slot
 from secondsight.model import Quality
-
-CREATED = "_created"
-"""What the name of a sample ends with that says when a counter or a histogram began."""
 
 EARLIER_MAXIMUM = 600
 """Most points of one series in one scrape that are kept besides the newest."""
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Where samples of one series go, for one of the metrics that they feed.
-
-    Attributes:
-        suffix: What the series is to a histogram (`_bucket`, `_sum`, `_count`, `_created`), "" for all else.
-        bound: Upper bound of a bucket.
-        quality: Set if a value can never be one here, whatever it is.
-        convert: Makes cells of values; None where that depends on the scrape, or no cell is made.
-        key: (metric, entity, part, rank): what samples of one meaning share, and the rank that they differ in.
-    """
-
-    metric: Metric
-    source: Source
-    host: str
-    entity: str
-    part: str
-    attributes: Attributes
-    workload: Workload
-    suffix: str = ""
-    bound: float = math.nan
-    quality: Quality | None = None
-    convert: Conversion | None = None
-    key: tuple[str, str, str, int] = ("", "", "", 0)
-
-    @property
-    def is_start(self) -> bool:
-        """Tell whether samples say when a counter began, not what it counts."""
-        return self.suffix == CREATED and self.metric.type is MetricType.COUNTER
 
 
 @dataclass(slots=True)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from secondsight.agent.cells import ContentBuilder, Gathered, HistogramPoint, part_text
 from secondsight.agent.counts import Counts
-from secondsight.agent.identity import PART_VALUE_CHARACTERS
 from secondsight.agent.place import Place
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected
+from secondsight.mapping.cells import ContentBuilder, Gathered, HistogramPoint, part_text
+from secondsight.mapping.identity import PART_VALUE_CHARACTERS
 
 logger = logging.getLogger(__name__)
 

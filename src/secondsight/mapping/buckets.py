@@ -26,7 +26,7 @@ class Series:
 
     Attributes:
         source: Gives the factor to the metric's unit, for bounds and sum.
-        buckets: (upper bound, cumulative count) in the order of the text.
+        buckets: (upper bound, cumulative count) in any order, as some exporters and federation sort bounds as texts.
         has_buckets: False for a summary, of which sum and count are a histogram of one bucket.
     """
 
@@ -49,6 +49,8 @@ def histogram_point(series: Series) -> HistogramPoint:
     """
     if not series.has_buckets and series.count is not None:
         series.buckets = [(math.inf, series.count)]
+    if not any(math.isnan(bound) for bound, _ in series.buckets):
+        series.buckets = sorted(set(series.buckets))
     _require_buckets(series.buckets)
     total = series.buckets[-1][1]
     if series.count is not None and series.count != total:

@@ -25,6 +25,9 @@ BLANK_WORDS: dict[str, Quality] = {
     "not available": Quality.ABSENT_NOT_SUPPORTED,
     "unknown": Quality.ABSENT_SOURCE_BLANK,
     "unknown error": Quality.ABSENT_SOURCE_BLANK,
+    "err!": Quality.ABSENT_SOURCE_BLANK,
+    "gpu is lost": Quality.ABSENT_SOURCE_BLANK,
+    "gpu requires reset": Quality.ABSENT_SOURCE_BLANK,
     "-": Quality.ABSENT_SOURCE_BLANK,
 }
 """What sources write instead of a number, in lower case and without square brackets."""

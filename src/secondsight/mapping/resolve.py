@@ -99,24 +99,24 @@ class Resolver:
         self.host_of_fact.clear()
 
     def resolve(
-        self, name: str, labels: Labels, type_text: str = "untyped", *, is_histogram: bool = False
+        self, name: str, labels: Labels, *, is_start: bool = False, is_histogram: bool = False
     ) -> tuple[Slot, ...] | str:
         """Return where the samples of a series go, or the code of why they go nowhere.
 
         Args:
             name: Of the sample.
             labels: Of the sample.
-            type_text: Type of its family as its sender gave it.
+            is_start: Samples are known to say when something began, whatever that is.
             is_histogram: A sample is a whole histogram, and no number.
         """
         known = identity.lowered(labels)
-        suffix, bindings = self._bindings(name, type_text)
+        suffix, bindings = self._bindings(name)
         if is_histogram:
             if any(metric.type is not MetricType.HISTOGRAM for metric, _ in bindings):
                 return "no_histogram"
             suffix = ""
         if not bindings:
-            return "created" if name.endswith(CREATED) and type_text != "gauge" else "unknown_metric"
+            return "created" if is_start else "unknown_metric"
         if "quantile" in known:
             return "summary_quantile"
         found: list[Slot] = []
@@ -135,7 +135,7 @@ class Resolver:
 
     def bindings(self, name: str) -> tuple[Binding, ...]:
         """Return the metrics that a name may feed."""
-        return self._bindings(name, "untyped")[1]
+        return self._bindings(name)[1]
 
     def learn_info(self, slot: Slot, labels: Labels) -> None:
         """Learn what the labels of an info sample say; where the catalogue names the facts, others are refused."""
@@ -148,14 +148,14 @@ class Resolver:
         self.facts.learn(slot.metric.name, slot.entity, facts, named=bool(named))
         self.host_of_fact[slot.entity] = slot.host
 
-    def _bindings(self, name: str, type_text: str) -> tuple[str, tuple[Binding, ...]]:
+    def _bindings(self, name: str) -> tuple[str, tuple[Binding, ...]]:
         """Return what a name is to a histogram, and the metrics that it feeds."""
         for spelling in spellings(name):
             bindings = self._catalog.exposition(spelling)
             if bindings:
                 return (suffix_of(spelling) if bindings[0][0].type is MetricType.HISTOGRAM else ""), bindings
             base = spelling.removesuffix(CREATED)
-            if base != spelling and type_text != "gauge":
+            if base != spelling:
                 for begun in (base + BUCKETS, base, base + TOTAL):
                     bindings = self._catalog.exposition(begun)
                     if bindings and (begun != base or bindings[0][0].type is MetricType.COUNTER):

@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
 from secondsight.agent.dcgm.config import DcgmSettings
-from secondsight.agent.exposition import Blank, Exposition, Labels, Sample, Syntax
+from secondsight.agent.exposition import Blank, Exposition, Sample, Syntax
 from secondsight.agent.health.vitals import Facts
-from secondsight.agent.identity import Origin, gpu_id
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.mapping import Mapper
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected, Retryable
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered
+from secondsight.mapping.identity import Labels, Origin, gpu_id
 from secondsight.model import Quality
 from secondsight.wire.content import Content
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from secondsight.agent.cells import Attributes, Cell, part_text, plain_text
 from secondsight.agent.fabric.files import Device, SysfsFile
 from secondsight.agent.fabric.layout import (
     HARDWARE_COUNTERS,
@@ -15,10 +14,11 @@ from secondsight.agent.fabric.layout import (
     state_number,
 )
 from secondsight.agent.fabric.links import Link
-from secondsight.agent.identity import ATTRIBUTE_CHARACTERS
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import Conversion, conversion
+from secondsight.mapping.cells import Attributes, Cell, part_text, plain_text
+from secondsight.mapping.identity import ATTRIBUTE_CHARACTERS
 from secondsight.model import Quality
 
 GIGABIT = 1_000_000_000

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent.cells import Attributes, ContentBuilder, Gathered, count_discarded
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.config import FabricConfig
 from secondsight.agent.fabric.files import Device
 from secondsight.agent.fabric.links import GONE, Link, LinkWatch
 from secondsight.agent.fabric.port import Port, PortPlace, port_facts
-from secondsight.agent.identity import is_usable
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Attributes, ContentBuilder, Gathered, count_discarded
+from secondsight.mapping.identity import is_usable
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, part_text
-from secondsight.agent.changes import Facts
 from secondsight.agent.health.gather import Insight, State, shed_values, state_of
 from secondsight.agent.health.statefile import StateFile
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import Conversion, conversion
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, part_text
+from secondsight.mapping.changes import Facts
 from secondsight.model import EntityKind
 
 logger = logging.getLogger(__name__)

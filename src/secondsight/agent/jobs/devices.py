@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from secondsight.agent.cells import Key, part_text
-from secondsight.agent.identity import gpu_id
+from secondsight.mapping.cells import Key, part_text
+from secondsight.mapping.identity import gpu_id
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REPLICA = re.compile(r"(.+?)::([^:]*)").fullmatch

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent.cells import Key
-from secondsight.agent.jobs.allocation import Owner
 from secondsight.agent.jobs.devices import NUMBER, Gpu, device_of, numbered
 from secondsight.agent.jobs.gres import indexes_of
+from secondsight.mapping.allocation import Owner
+from secondsight.mapping.cells import Key
 
 VARIABLES = frozenset(
     {

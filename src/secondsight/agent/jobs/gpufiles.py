@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.cells import Key
-from secondsight.agent.jobs.allocation import Holding, Owner, Share
 from secondsight.agent.jobs.devices import Gpu, numbered, part_of
 from secondsight.agent.jobs.environment import job_id_of, kept, owner_of
+from secondsight.mapping.allocation import Holding, Owner, Share
+from secondsight.mapping.cells import Key
 
 FILES_MAXIMUM = 1024
 FILE_MAXIMUM_BYTES = 64 << 10

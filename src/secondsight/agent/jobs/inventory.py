@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from secondsight.agent.identity import gpu_id
 from secondsight.agent.jobs.devices import Gpu, GpuTable
 from secondsight.clock import Clock
+from secondsight.mapping.identity import gpu_id
 
 LOOK_EVERY_SECONDS = 60.0
 GPUS_MAXIMUM = 256

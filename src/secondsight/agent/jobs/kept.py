@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.jobs.allocation import Interval, Owner, Share
-from secondsight.agent.jobs.intervals import Identity, Intervals, Kept
+from secondsight.mapping.allocation import Interval, Owner, Share
+from secondsight.mapping.intervals import Identity, Intervals, Kept
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 from secondsight.agent.connection import Connection
 from secondsight.agent.jobs.checkpoint import checkpoint_entries, checkpoint_pods
 from secondsight.agent.jobs.devices import Gpu, device_of
-from secondsight.agent.jobs.intervals import Listing
 from secondsight.agent.jobs.podlist import pod_list
 from secondsight.agent.jobs.podresources import PodResourcesClient
 from secondsight.agent.jobs.pods import FoundPods, Naming, PodFacts, PodKey, holdings_of
@@ -21,6 +20,7 @@ from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Sta
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
+from secondsight.mapping.intervals import Listing
 
 logger = logging.getLogger(__name__)
 

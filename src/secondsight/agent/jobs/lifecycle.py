@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from secondsight.agent.cells import ContentBuilder, Gathered
 from secondsight.agent.jobs.report import Means, Station
 from secondsight.agent.jobs.settings import LifecycleConfig
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
+from secondsight.mapping.cells import ContentBuilder, Gathered
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
 

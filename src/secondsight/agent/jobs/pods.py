@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from secondsight.agent.cells import Key
-from secondsight.agent.jobs.allocation import Holding, Owner, Share
 from secondsight.agent.jobs.devices import Device, Gpu, claimed_device, device_of
 from secondsight.agent.jobs.podresources import Claim, PodDevices
+from secondsight.mapping.allocation import Holding, Owner, Share
+from secondsight.mapping.cells import Key
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 SHARED_SUFFIX = ".shared"

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, HistogramPoint, count_discarded
 from secondsight.agent.counts import Counts
 from secondsight.agent.jobs.devices import GpuTable
-from secondsight.agent.jobs.intervals import Intervals, Listing
 from secondsight.agent.jobs.kept import KeptIntervals
 from secondsight.agent.offset import ClockOffset
 from secondsight.catalog.load import Catalog
@@ -17,6 +15,8 @@ from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, HistogramPoint, count_discarded
+from secondsight.mapping.intervals import Intervals, Listing
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event, Info
 

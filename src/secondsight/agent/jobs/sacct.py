@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from secondsight.agent.cells import plain_text
 from secondsight.agent.jobs.gres import hosts_of, tres_count
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, exit_of, state_of, time_ms
+from secondsight.mapping.cells import plain_text
 from secondsight.wire.content import Event, Info
 
 COLUMNS = (

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from secondsight.agent.cells import part_text
 from secondsight.agent.connection import Connection
 from secondsight.agent.jobs.command import output_of
 from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Station
@@ -24,6 +23,7 @@ from secondsight.agent.jobs.slurmtext import SQUEUE_FIELDS, NodeGpus, sinfo_gpus
 from secondsight.agent.jobs.waits import QueueWaits
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
+from secondsight.mapping.cells import part_text
 
 logger = logging.getLogger(__name__)
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
 
-from secondsight.agent.jobs.allocation import Holding, Owner, Share
 from secondsight.agent.jobs.command import output_of
 from secondsight.agent.jobs.devices import numbered
 from secondsight.agent.jobs.environment import Environment, Placed, is_shard, owner_of, placed, start_of
 from secondsight.agent.jobs.gpufiles import FoundFiles, job_files, json_files
 from secondsight.agent.jobs.hooks import Run, read_hooks, runs_of
-from secondsight.agent.jobs.intervals import Listing
 from secondsight.agent.jobs.node import NodeJobs, Witness
 from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Station
 from secondsight.agent.jobs.settings import SlurmConfig
 from secondsight.agent.jobs.slurmtext import scontrol_jobs
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
+from secondsight.mapping.allocation import Holding, Owner, Share
+from secondsight.mapping.intervals import Listing
 
 logger = logging.getLogger(__name__)
 

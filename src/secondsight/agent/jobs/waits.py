@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secondsight.agent.cells import HistogramPoint, part_text
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob
 from secondsight.catalog.metric import Metric
+from secondsight.mapping.cells import HistogramPoint, part_text
 
 BOUNDS_SECONDS = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 259_200, 604_800)
 QUEUES_MAXIMUM = 256

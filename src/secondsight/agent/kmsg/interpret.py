@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from secondsight.agent.cells import part_text, plain_text
 from secondsight.agent.kmsg.advice import History, first_action
 from secondsight.agent.kmsg.bursts import WITHOUT_XID, Hold, Occurrence
 from secondsight.agent.kmsg.findings import Hit, OffBus, SXid, Xid
 from secondsight.agent.kmsg.gpus import GpuTable
 from secondsight.agent.kmsg.pci import Address, parse_address
 from secondsight.agent.kmsg.severity import Repeats, sxid_fatality, sxid_severity, xid_entry, xid_severity
+from secondsight.mapping.cells import part_text, plain_text
 from secondsight.model import EntityKind
 
 OFF_BUS_XID = 79

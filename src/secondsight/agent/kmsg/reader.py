@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from secondsight.agent.cells import ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg import rules
 from secondsight.agent.kmsg.advice import History
@@ -32,6 +31,7 @@ from secondsight.agent.known_gpus import KnownGpus
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import ContentBuilder, Gathered
 
 logger = logging.getLogger(__name__)
 

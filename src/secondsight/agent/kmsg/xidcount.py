@@ -5,11 +5,11 @@ A count is born as 0, so that its first increase is one.
 
 from collections.abc import Collection, Iterator, Mapping
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, part_text
 from secondsight.agent.kmsg.untold import GpuXid, UntoldXids
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, part_text
 from secondsight.model import Quality
 
 COLLECTOR = "kernel"

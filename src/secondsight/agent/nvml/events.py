@@ -6,10 +6,10 @@ Repeats within a minute are one event with a count; the first goes out at once.
 import json
 from collections.abc import Mapping
 
-from secondsight.agent.cells import part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.kmsg.bursts import Bursts, Hold, Occurrence
 from secondsight.agent.nvml.devices import Present
+from secondsight.mapping.cells import part_text
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
 

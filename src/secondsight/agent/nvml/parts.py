@@ -6,12 +6,12 @@ These rows have a slower cadence than those of the GPUs, so they are a collector
 import re
 from collections.abc import Iterator
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, part_text
 from secondsight.agent.nvml.plan import PartSlot
 from secondsight.agent.nvml.rows import CODES, NOT_SUPPORTED, QUALITY_OF_CODE
 from secondsight.agent.nvml.source import GpuSource, RareReading
 from secondsight.catalog.scale import conversion
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, part_text
 from secondsight.model import EntityKind, Quality
 
 COLLECTOR = "nvml-parts"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.nvml.devices import Present
 from secondsight.agent.nvml.driver import ProcessLists
@@ -16,6 +15,7 @@ from secondsight.agent.nvml.source import GpuSource
 from secondsight.catalog.load import Binding
 from secondsight.catalog.scale import conversion
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, count_discarded, part_text
 
 COLLECTOR = "nvml-processes"
 ROWS_MAXIMUM = 1024

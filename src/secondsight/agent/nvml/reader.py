@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from secondsight.agent.cells import DISCARD_REASONS
-from secondsight.agent.changes import Facts
-from secondsight.agent.columns import ColumnLayout
 from secondsight.agent.counts import Counts
 from secondsight.agent.health.vitals import Facts as Vital
 from secondsight.agent.known_gpus import pci_address
@@ -33,6 +30,9 @@ from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import DISCARD_REASONS
+from secondsight.mapping.changes import Facts
+from secondsight.mapping.columns import ColumnLayout
 from secondsight.model import EntityKind, Quality
 from secondsight.wire.content import Content, Entity, EntityTable, Event
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent.cells import Attributes, Key, part_text, plain_text
-from secondsight.agent.identity import ATTRIBUTE_CHARACTERS
 from secondsight.agent.known_gpus import pci_address
 from secondsight.agent.nvml.absent import is_drivers
 from secondsight.agent.nvml.devices import Present
 from secondsight.agent.nvml.rows import WHOLE_GPU, Place
+from secondsight.mapping.cells import Attributes, Key, part_text, plain_text
+from secondsight.mapping.identity import ATTRIBUTE_CHARACTERS
 from secondsight.model import EntityKind
 from secondsight.wire.content import Entity, EntityTable
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.columns import HAS_VALUE
 from secondsight.agent.nvml.channel import BLANK, INSTANCE, MAIN, NOT_ASKED, NOT_READ, SLOW
 from secondsight.agent.nvml.decode import Decoded, Layout
 from secondsight.agent.nvml.driver import Record
 from secondsight.agent.nvml.plan import Plan, Slot
 from secondsight.catalog.scale import Conversion, conversion
 from secondsight.catalog.scale_table import ConversionTable
+from secondsight.mapping.columns import HAS_VALUE
 from secondsight.model import Quality
 
 I64 = NDArray[np.int64]

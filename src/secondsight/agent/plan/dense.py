@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.cells import Attributes, Key
+from secondsight.mapping.cells import Attributes, Key
 from secondsight.wire.content import Bools, Content, Entity, ScalarBlock, Schema
 from secondsight.wire.schema import group_layouts
 

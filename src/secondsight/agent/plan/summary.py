@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.agent.cells import Key
 from secondsight.agent.plan.dense import Cube, Dense, Poll, line_up
 from secondsight.agent.plan.model import FULL_MS
 from secondsight.catalog.metric import RollupSet
 from secondsight.catalog.secondary import WINDOW_SECONDS, Statistic, secondary_part, split_part
+from secondsight.mapping.cells import Key
 from secondsight.wire.content import Bools, Content, Entity, EntityTable, Group, ScalarBlock, Schema
 
 Values = NDArray[Any]

@@ -9,9 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from secondsight.agent.cells import Attributes, Cell, Gathered, count_discarded, part_text
-from secondsight.agent.changes import Facts
-from secondsight.agent.identity import ATTRIBUTE_CHARACTERS, NOT_ON_SLICES, is_usable
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.smi.columns import FLAG_PREFIX
 from secondsight.agent.smi.rows import Fault, Row, Subject
@@ -20,6 +17,9 @@ from secondsight.agent.smi.tree import mask_of
 from secondsight.catalog.index import Binding, Catalog
 from secondsight.catalog.metric import Metric, MetricType, RollupSet, Source
 from secondsight.catalog.scale import Conversion, conversion
+from secondsight.mapping.cells import Attributes, Cell, Gathered, count_discarded, part_text
+from secondsight.mapping.changes import Facts
+from secondsight.mapping.identity import ATTRIBUTE_CHARACTERS, NOT_ON_SLICES, is_usable
 from secondsight.model import EntityKind, Quality
 
 UNITS: dict[str, tuple[str, float]] = {

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent.cells import Cell, ContentBuilder, Gathered
 from secondsight.agent.counts import Counts
 from secondsight.agent.health.vitals import Facts
 from secondsight.agent.known_gpus import KnownGpus, pci_address
@@ -23,6 +22,7 @@ from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
+from secondsight.mapping.cells import Cell, ContentBuilder, Gathered
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,10 @@ class SmiReader:
 
     def vitals(self) -> Facts:
         """Return how nvidia-smi is."""
-        return {"restarts": max(self.starts - 1, 0), "trouble": ", ".join(sorted({trouble.value for trouble, _ in self._told}))}
+        return {
+            "restarts": max(self.starts - 1, 0),
+            "trouble": ", ".join(sorted({trouble.value for trouble, _ in self._told})),
+        }
 
     def read(self, tick_ms: int) -> Tick:
         """Return the newest row of every GPU that has come since the last tick, and what is wrong with others.

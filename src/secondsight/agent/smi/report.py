@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from secondsight.agent.cells import Cell
 from secondsight.agent.smi.importing import ImportedFile
 from secondsight.agent.smi.rows import Subject
 from secondsight.agent.smi.troubles import ADVICE
 from secondsight.catalog.scale import to_physical
+from secondsight.mapping.cells import Cell
 
 REFUSALS_SHOWN = 20
 

@@ -13,11 +13,11 @@ from itertools import groupby
 
 import numpy as np
 
-from secondsight.agent.cells import ContentBuilder
 from secondsight.agent.smi.importing import ImportedFile
 from secondsight.agent.transport import Transport
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
+from secondsight.mapping.cells import ContentBuilder
 from secondsight.wire.content import Content, Frame
 from secondsight.wire.frame import decode, encode
 from secondsight.wire.header import Stamp

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secondsight.agent.cells import plain_text
 from secondsight.errors import Rejected
+from secondsight.mapping.cells import plain_text
 from secondsight.training import NAME_CHARACTERS, VERSION
 
 ENTRIES_MAXIMUM = 512

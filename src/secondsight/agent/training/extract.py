@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from secondsight.agent.cells import plain_text
 from secondsight.agent.training.lines import Line
 from secondsight.agent.training.measures import COUNTS, DURATIONS, Key
 from secondsight.agent.training.patterns import Derivation, Happening, Patterns, Rule, Target
+from secondsight.mapping.cells import plain_text
 
 ATTRIBUTE_CHARACTERS = 200
 _NUMBER = re.compile(r"[-+]?(?:(?:\d[\d,]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)", re.IGNORECASE)

@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secondsight.agent.cells import Gathered
 from secondsight.agent.training.extract import Said
 from secondsight.agent.training.kept import kept, restored
 from secondsight.agent.training.losses import LossWatch
 from secondsight.agent.training.measures import METRICS, Key, Measured, gather, known_key
 from secondsight.agent.training.pace import Pace
 from secondsight.catalog.load import Catalog
+from secondsight.mapping.cells import Gathered
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from secondsight.agent.cells import ContentBuilder, Gathered, count_discarded, plain_text
 from secondsight.agent.counts import Counts
 from secondsight.agent.training.config import LogFiles, LogsConfig
 from secondsight.agent.training.extract import extract
@@ -27,6 +26,7 @@ from secondsight.agent.training.tail import Tail
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
+from secondsight.mapping.cells import ContentBuilder, Gathered, count_discarded, plain_text
 from secondsight.model import EntityKind
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from secondsight.agent.cells import Cell, Gathered, HistogramPoint, part_text
-from secondsight.agent.identity import PART_VALUE_CHARACTERS
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import conversion
+from secondsight.mapping.cells import Cell, Gathered, HistogramPoint, part_text
+from secondsight.mapping.identity import PART_VALUE_CHARACTERS
 from secondsight.training import BOUNDS_SECONDS
 
 Key = tuple[str, str]

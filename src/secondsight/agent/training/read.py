@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent.cells import ContentBuilder, Gathered, count_discarded
 from secondsight.agent.counts import Counts
 from secondsight.agent.training.config import TrainingConfig
 from secondsight.agent.training.datagram import parse
@@ -21,6 +20,7 @@ from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected
+from secondsight.mapping.cells import ContentBuilder, Gathered, count_discarded
 
 logger = logging.getLogger(__name__)
 

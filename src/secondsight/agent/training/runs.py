@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from secondsight.agent.cells import Attributes, Gathered
-from secondsight.agent.changes import Facts
 from secondsight.agent.training import losses
 from secondsight.agent.training.datagram import Incident, Report
 from secondsight.agent.training.kept import kept, restored
 from secondsight.agent.training.measures import COUNTS, DURATIONS, GAUGES, Key, Measured, gather, known_key
 from secondsight.agent.training.pace import Pace
 from secondsight.catalog.load import Catalog
+from secondsight.mapping.cells import Attributes, Gathered
+from secondsight.mapping.changes import Facts
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
 
