@@ -24,6 +24,8 @@ INTEGER_DIGITS_MAXIMUM = 40
 
 TIME_MS_MINIMUM = 100_000_000_000
 TIME_MS_MAXIMUM = 100_000_000_000_000
+SECONDS_MINIMUM, SECONDS_MAXIMUM = 1e-3, 1e15
+"""Other numbers of seconds are no times; their exponents may be beyond all numbers."""
 
 
 class Syntax(StrEnum):
@@ -182,7 +184,10 @@ def unescape(text: str) -> str:
 
 def whole_ms(seconds: str) -> int:
     """Return the milliseconds of a written number of seconds; finer digits are cut off, never rounded up."""
-    return int(min(max(Decimal(seconds), Decimal(-(10**15))), Decimal(10**15)) * 1000)
+    rough = float(seconds)
+    if not SECONDS_MINIMUM <= abs(rough) < SECONDS_MAXIMUM:
+        return int(min(max(rough, -SECONDS_MAXIMUM), SECONDS_MAXIMUM)) * 1000
+    return int(Decimal(seconds) * 1000)
 
 
 def _name(written: str) -> str:
