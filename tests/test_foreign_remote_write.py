@@ -346,3 +346,22 @@ def test_two_readings_of_one_histogram_at_one_time(tmp_path: Path) -> None:
         assert (same.status, written(same), len(gateway.histograms())) == (204, (0, 2, 0), 1)
         unlike = send(gateway, ([("__name__", "wait_seconds")], {"histograms": [EXPONENTIAL, other]}), UP)
         assert (unlike.status, unlike.code, written(unlike)) == (400, "conflict", (1, 1, 0))
+
+
+def test_requests_that_hold_no_plain_cell(tmp_path: Path) -> None:
+    name, model = "vllm:time_to_first_token_seconds", [("model_name", "m"), ("instance", "node-a:8000")]
+    bucket = [("__name__", f"{name}_bucket"), *model, ("le", "+Inf")]
+    requests = (
+        [series_message(bucket, [(3.0, CASE_MS)])],
+        [series_message([("__name__", "DCGM_FI_DEV_XID_ERRORS"), *GPU], [(31.0, CASE_MS)])],
+        [series_message([("__name__", f"{name}_{end}"), *model], [(3.0, CASE_MS)]) for end in ("sum", "count")],
+    )
+    with foreign(tmp_path) as gateway:
+        for series in requests:
+            reply = gateway.write(first_request(*series))
+            assert (reply.status, written(reply)) == (204, (len(series), 0, 0))
+        ((metric, entity, _, bounds, buckets, total, _),) = gateway.histograms()
+        assert (metric, entity) == ("inference_time_to_first_token_seconds", "node-a:8000/m")
+        assert (bounds, buckets, total) == ((), [3], 3.0)
+        events = [(event.metric, event.code) for one in gateway.frames() for event in one.content.events]
+        assert events == [("gpu_xid", 31)]

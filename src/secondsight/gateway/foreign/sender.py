@@ -232,6 +232,8 @@ class _Frames:
 
 def _by_layout(numbers: NDArray[np.int32], layouts: list[Layout]) -> Iterator[tuple[Layout, NDArray[np.intp]]]:
     """Give each layout with the places of its points, in their order."""
+    if not numbers.size:
+        return
     first = int(numbers[0])
     if (numbers == first).all():
         yield layouts[first], np.arange(numbers.size)
@@ -240,8 +242,7 @@ def _by_layout(numbers: NDArray[np.int32], layouts: list[Layout]) -> Iterator[tu
     listed = numbers[order]
     edges = np.flatnonzero(np.diff(listed)) + 1
     for chosen in np.split(order, edges):
-        if chosen.size:
-            yield layouts[int(numbers[chosen[0]])], chosen
+        yield layouts[int(numbers[chosen[0]])], chosen
 
 
 def _exact_of(exact: dict[int, int], chosen: NDArray[np.intp]) -> dict[int, int]:
