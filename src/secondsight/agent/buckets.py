@@ -4,11 +4,10 @@ An exposition counts cumulatively over buckets; a point does not. A histogram th
 whole, with the reason.
 """
 
-import math
 from collections.abc import Callable
 
 from secondsight.agent.exposition import Exposition, Sample, type_of
-from secondsight.mapping.buckets import BUCKETS, COUNT, NOT_MEASURED, SUM, Series, histogram_point
+from secondsight.mapping.buckets import BUCKETS, COUNT, NOT_MEASURED, SUM, Series, began_ms, histogram_point
 from secondsight.mapping.cells import Gathered
 from secondsight.mapping.resolve import Slot
 from secondsight.model import EntityKind
@@ -32,8 +31,8 @@ class Histograms:
             one.sum = sample.value
         elif slot.suffix == COUNT:
             one.count = sample.value
-        elif math.isfinite(sample.value):
-            one.start_ms = int(sample.value * 1000)
+        else:
+            one.start_ms = began_ms(sample.value)
 
     def take(self, gathered_of: Callable[[str], Gathered]) -> dict[str, str]:
         """Add the points to their hosts; return engine -> latencies that were counted but not measured."""

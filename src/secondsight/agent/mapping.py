@@ -5,7 +5,6 @@ the better rank, then the newest own timestamp, then the first in the text. What
 reason; a name that the catalogue does not have is refused and counted by name.
 """
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +18,7 @@ from secondsight.agent.settle import Candidate, Settled
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import MetricType
 from secondsight.catalog.scale import Conversion, source_for_help
+from secondsight.mapping.buckets import began_ms
 from secondsight.mapping.cells import Attributes, Cell, Gathered, Key, count_discarded
 from secondsight.mapping.changes import LastValues
 from secondsight.mapping.identity import Labels, Origin, Workload
@@ -226,7 +226,7 @@ class Mapper:
 
         One that began long ago has counted in windows that are over: its first value adds nothing.
         """
-        start_ms = int(sample.value * 1000) if math.isfinite(sample.value) else 0
+        start_ms = began_ms(sample.value)
         key = slot.key[:3]
         if len(self._starts) >= SERIES_CACHE_ENTRIES:
             self._starts.clear()

@@ -18,6 +18,8 @@ COUNT_MAXIMUM = 2**63
 NOT_MEASURED_COUNT = 50
 """So many observations that all took no time at all were not measured."""
 NOT_MEASURED = "histogram_not_measured"
+START_MS_MINIMUM, START_MS_MAXIMUM = 1e11, 1e14
+"""Between 1973 and 5138; whatever else stands as a start is none."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,11 @@ class Series:
     count: float | None = None
     start_ms: int = 0
     has_buckets: bool = True
+
+
+def began_ms(seconds: float) -> int:
+    """Return when a counter began, epoch ms, of the epoch seconds that a sample says; 0 where they are no time."""
+    return int(seconds * 1000) if START_MS_MINIMUM <= seconds * 1000 < START_MS_MAXIMUM else 0
 
 
 def histogram_point(series: Series) -> HistogramPoint:

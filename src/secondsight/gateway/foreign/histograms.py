@@ -6,14 +6,13 @@ given as it stands if it makes a histogram, and refused if not. Counts are cumul
 lost with this process takes nothing from the next one.
 """
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from secondsight.catalog.metric import MetricType
 from secondsight.gateway.foreign.points import HistogramSample
 from secondsight.gateway.foreign.series import Target
-from secondsight.mapping.buckets import BUCKETS, COUNT, SUM, Series, histogram_point
+from secondsight.mapping.buckets import BUCKETS, COUNT, SUM, Series, began_ms, histogram_point
 from secondsight.mapping.cells import HistogramPoint
 
 HELD_MAXIMUM = 50_000
@@ -52,8 +51,8 @@ class _Held:
             self.series.sum = value
         elif slot.suffix == COUNT:
             self.series.count = value
-        elif math.isfinite(value):
-            self.series.start_ms = int(value * 1000)
+        else:
+            self.series.start_ms = began_ms(value)
 
     def is_whole(self, bounds: int) -> bool:
         """Tell whether nothing is missing of a histogram of so many bounds."""
