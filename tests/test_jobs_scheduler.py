@@ -128,6 +128,18 @@ def test_captured_scontrol() -> None:
     assert "train.slurm" not in repr(job)
 
 
+def test_numbers_beyond_all_cost_themselves() -> None:
+    big = "9" * 5000
+    assert (gres_count(f"gpu:{big},gpu:a:2"), tres_count(f"gres/gpu={big}")) == (2, None)
+    assert (indexes_of(f"{big},3"), len(hosts_of(f"n[{big}-{big}]"))) == ((3,), 1)
+    (job,) = scontrol_jobs(f"JobId=1\n   Restarts={big} StartTime={big} RunTime={big}:00:00 ExitCode={big}:1", UTC)
+    assert (job.restarts, job.start_ms, job.elapsed_seconds, job.exit_code) == (None,) * 4
+    text = f"JobIDRaw|State|ElapsedRaw|Start|ExitCode\n1|FAILED|{big}|{big}|{big}:9\n2|FAILED|5|7|1:9\n"
+    assert [(job.elapsed_seconds, job.exit_code) for job in sacct_jobs(text, UTC).jobs] == [(None, None), (5, 1)]
+    with pytest.raises(Rejected):
+        jobs_of_json('{"jobs": [{"job_id": 1e999}]}')
+
+
 @pytest.mark.parametrize(
     ("text", "name", "user"),
     [

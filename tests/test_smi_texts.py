@@ -330,6 +330,11 @@ def test_no_text_breaks_a_reader(text: str) -> None:
     json.loads(as_json([file]))
 
 
+def test_a_number_of_any_length_is_read() -> None:
+    assert read_text(Text("9" * 5000 + " MiB")).number == float("inf")
+    assert read_text(Text("18446744073709551615")).number == 2**64 - 1
+
+
 @given(st.text(max_size=40), st.text(max_size=8))
 def test_no_cell_breaks_a_reader_and_absent_is_no_number(text: str, unit: str) -> None:
     reading = read_text(Text(text, unit))

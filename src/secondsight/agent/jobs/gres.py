@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 HOSTS_MAXIMUM = 65_536
 INDEXES_MAXIMUM = 1024
+DIGITS_MAXIMUM = 9
+"""No count of Slurm's is longer."""
 
 _EMPTY = frozenset({"", "(null)", "N/A", "none", "None assigned"})
 _SPLIT = re.compile(r",(?![^(\[]*[)\]])").split
 _INDEXES = re.compile(r"\(IDX:([^)]*)\)").search
-_COUNT = re.compile(r"(\d+)([KMGT]?)").fullmatch
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?").fullmatch
+_COUNT = re.compile(r"(\d{1,9})([KMGT]?)").fullmatch
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?").fullmatch
 _HOST = re.compile(r"([^\[\]]*)\[([^\[\]]*)\](.*)").fullmatch
 
 
@@ -54,7 +56,7 @@ def tres_count(text: str, name: str = "gpu") -> int | None:
     total, typed = None, None
     for item in text.split(","):
         key, _, value = item.strip().partition("=")
-        if not value.isdecimal():
+        if not value.isdecimal() or len(value) > DIGITS_MAXIMUM:
             continue
         if key == f"gres/{name}":
             total = int(value)
@@ -99,7 +101,7 @@ def _gres(item: str) -> Gres | None:
     number = _COUNT(rest[-1]) if rest else None
     indexes = indexes_of(found[1]) if found else None
     if number is None or number[2]:
-        is_gpu = name == "gpu" and number is None
+        is_gpu = name == "gpu" and number is None and not "".join(rest[-1:]).isdecimal()
         return Gres(name, ":".join(rest), len(indexes or ()) or 1, indexes) if is_gpu else None
     return Gres(name, ":".join(rest[:-1]), int(number[1]), indexes)
 

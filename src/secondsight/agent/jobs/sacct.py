@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from secondsight.agent.jobs.gres import hosts_of, tres_count
+from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, hosts_of, tres_count
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, exit_of, state_of, time_ms
 from secondsight.mapping.cells import plain_text
 from secondsight.wire.content import Event, Info
@@ -130,7 +130,7 @@ def _job(fields: Mapping[str, str], zone: tzinfo) -> SlurmJob:
     code, signal = exit_of(fields.get("ExitCode", ""))
     tres = fields.get("AllocTRES", "")
     elapsed = fields.get("ElapsedRaw", "")
-    elapsed_seconds = int(elapsed) if elapsed.isdecimal() else None
+    elapsed_seconds = int(elapsed) if elapsed.isdecimal() and len(elapsed) <= DIGITS_MAXIMUM else None
     start_ms = time_ms(fields.get("Start", ""), zone)
     shown, raw, user = fields.get("JobID", ""), fields.get("JobIDRaw", ""), fields.get("UID", "")
     has_run = bool(elapsed_seconds) or (start_ms is not None and state is not JobState.PENDING)

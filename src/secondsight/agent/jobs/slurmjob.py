@@ -84,6 +84,8 @@ SHORT_STATES: Mapping[str, str] = {
 }
 """Slurm's short word -> its long one."""
 
+_EPOCH_SECONDS = re.compile(r"[0-9]{1,12}").fullmatch
+_EXIT = re.compile(r"([0-9]{1,9})(?::([0-9]{1,9})?.*)?").fullmatch
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").fullmatch
 
 
@@ -152,7 +154,7 @@ def time_ms(text: str, zone: tzinfo) -> int | None:
     Of a local time that stands twice, the first is taken.
     """
     plain = text.strip()
-    if plain.isascii() and plain.isdecimal():
+    if _EPOCH_SECONDS(plain):
         return int(plain) * 1000 or None
     if not _STAMP(plain):
         return None
@@ -172,7 +174,5 @@ def number_of(value: Any) -> int | None:
 
 def exit_of(text: str) -> tuple[int | None, int | None]:
     """Return exit code and signal of `0:15`."""
-    code, _, signal = text.strip().partition(":")
-    if not code.isdecimal():
-        return None, None
-    return int(code), int(signal) if signal.isdecimal() else 0
+    found = _EXIT(text.strip())
+    return (None, None) if found is None else (int(found[1]), int(found[2] or 0))

@@ -21,7 +21,7 @@ def jobs_of_json(text: str | bytes) -> list[SlurmJob]:
     try:
         items = json.loads(text)["jobs"] or []
         return [_job(item) for item in items if isinstance(item, dict) and number_of(item.get("job_id")) is not None]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise Rejected("bad_slurm_json", f"Slurm's JSON cannot be read: {error!r}") from error
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from secondsight.agent.jobs.gres import gres_of, hosts_of, tres_count
+from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, gres_of, hosts_of, tres_count
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, exit_of, state_of, time_ms
 from secondsight.agent.jobs.slurmjson import jobs_of_json
 from secondsight.errors import Rejected
@@ -27,7 +27,7 @@ AFTER_NAME = " UserId="
 """What stands behind a name, which may hold anything, where scontrol prints a job on one line."""
 
 _STATE_MARKS = "*~#!%$@^+-"
-_COUNTED = re.compile(r"\s*(\d+)\s*((?:\(null\)|gpu[:(])\S*)\s*").fullmatch
+_COUNTED = re.compile(r"\s*(\d{1,9})\s*((?:\(null\)|gpu[:(])\S*)\s*").fullmatch
 _KEY = re.compile(r"(?:^|\s)([A-Za-z][\w/.*:-]*)=")
 
 
@@ -99,7 +99,7 @@ def sinfo_gpus(text: str) -> list[NodeGpus]:
             continue
         if len(words) < 3 or words[0] in seen:
             continue
-        counted = words[0].isdecimal()
+        counted = words[0].isdecimal() and len(words[0]) <= DIGITS_MAXIMUM
         seen |= set() if counted else {words[0]}
         used = words[3] if len(words) > 3 else None
         state = words[1].rstrip(_STATE_MARKS).lower()
@@ -133,7 +133,7 @@ def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
     has_gpus = state is not JobState.PENDING
     tres = fields.get("AllocTRES") or fields.get("TRES", "")
     array = fields.get("ArrayJobId", "")
-    user = re.search(r"\((\d+)\)", fields.get("UserId", ""))
+    user, restarts = re.search(r"\((\d+)\)", fields.get("UserId", "")), fields.get("Restarts", "")
     return SlurmJob(
         job_id=fields.get("JobId", ""),
         name=fields.get("JobName", ""),
@@ -152,7 +152,7 @@ def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
         exit_code=code,
         signal=signal,
         cancelled_by=by,
-        restarts=int(fields["Restarts"]) if fields.get("Restarts", "").isdecimal() else None,
+        restarts=int(restarts) if restarts.isdecimal() and len(restarts) <= DIGITS_MAXIMUM else None,
     )
 
 
@@ -224,7 +224,7 @@ def _queued(job_id: str, state_text: str, tres: str, named: Mapping[str, Any]) -
 
 def _duration_seconds(text: str) -> int | None:
     """Return the seconds of `2-03:04:05`, `20:27:30` or `27:30`."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})", text.strip())
     if not found:
         return None
     days, hours, minutes, seconds = (int(each or 0) for each in found.groups())

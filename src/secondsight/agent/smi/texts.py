@@ -79,6 +79,9 @@ NO_READING: dict[str, tuple[Quality, Trouble | None]] = {
 
 SWITCHES = {"enabled": 1, "active": 1, "yes": 1, "disabled": 0, "not active": 0, "inactive": 0, "no": 0}
 
+INTEGER_DIGITS_MAXIMUM = 40
+"""Longer integers are read as floats."""
+
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*([a-z%/µ]*)(?:\(s\))?").fullmatch
 _COMMA_NUMBER = re.compile(r"([+-]?\d+),(\d+)\s*([a-z%/µ]*)").fullmatch
 _HEX = re.compile(r"0x[0-9a-f]+").fullmatch
@@ -125,4 +128,5 @@ def _number(word: str) -> tuple[float, str] | None:
         comma = _COMMA_NUMBER(bare)
         return None if comma is None else (float(f"{comma[1]}.{comma[2]}"), comma[3])
     digits = found[1].removeprefix("+")
-    return (int(digits) if digits.removeprefix("-").isdigit() else float(digits)), found[2]
+    is_whole = digits.removeprefix("-").isdigit() and len(digits) <= INTEGER_DIGITS_MAXIMUM
+    return (int(digits) if is_whole else float(digits)), found[2]
