@@ -8,7 +8,7 @@ import asyncio
 import base64
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import orjson
@@ -16,11 +16,11 @@ import orjson
 from secondsight.access.identity import Identity
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.errors import Rejected
+from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.foreign.answers import by_code
 from secondsight.gateway.foreign.points import Points, Refused
 from secondsight.gateway.foreign.sender import Sender, Settings, Who
-from secondsight.gateway.foreign.taken import Taken
+from secondsight.gateway.foreign.taken import Made, Taken
 from secondsight.gateway.frames import QUARANTINE_CODES, REFUSED_PAYLOAD_BYTES, Verdict
 from secondsight.gateway.known import Definition, read_definition
 from secondsight.gateway.native import Intake
@@ -30,6 +30,7 @@ SENDERS_MAXIMUM = 500
 LARGE_BYTES = 64 << 10
 """A larger body is read in a thread: others do not wait for it."""
 TOLD_MAXIMUM = 20_000
+OWED_MAXIMUM = 1_000
 MS_PER_HOUR = 3_600_000
 METRICS_NAMED = 20
 METRIC_CHARACTERS = 200
@@ -46,12 +47,14 @@ class _Served:
 
     Attributes:
         told: What was refused of it lately, with the request's bytes; they are kept once an hour for each reason.
+        owed: Frames that tell of changes and could not be stored; they go with the next request.
     """
 
     sender: Sender
     lock: asyncio.Lock
-    told: set[Refused]
+    told: set[Refused] = field(default_factory=set)
     told_hour: int = 0
+    owed: list[Made] = field(default_factory=list)
 
     def is_news(self, taken: Taken, hour: int) -> bool:
         """Tell whether something is refused that was not lately, and note it."""
@@ -95,10 +98,17 @@ class ForeignIntake:
             else:
                 taken = self._read(served.sender, body, decode)
         self._forget_idle()
-        definitions = self._definitions(taken)
+        definitions = self._definitions([*served.owed, *taken.frames])
         is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
         refusals = self._refusals(identity, protocol, body if is_news else b"", taken)
-        verdict = await self._intake.take_made(identity, [made.frame for made in taken.frames], definitions, refusals)
+        owed, served.owed = served.owed, []
+        frames = [made.frame for made in (*owed, *taken.frames)]
+        try:
+            verdict = await self._intake.take_made(identity, frames, definitions, refusals)
+        except Retryable:
+            served.owed = [*owed, *taken.said, *served.owed][-OWED_MAXIMUM:]
+            served.sender.note_unstored()
+            raise
         return taken, verdict
 
     def _read(self, sender: Sender, body: bytes, decode: Decode) -> Taken:
@@ -115,7 +125,7 @@ class ForeignIntake:
         if served is None:
             spool_id = int.from_bytes(blake2b("\0".join(key).encode(), digest_size=8).digest(), "little")
             who = Who(name, protocol, spool_id, lambda host: identity.allows_host(name, host))
-            served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings), asyncio.Lock(), set())
+            served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings), asyncio.Lock())
             while len(self._senders) > SENDERS_MAXIMUM:
                 self._senders.popitem(last=False)
         self._senders.move_to_end(pattern)
@@ -130,9 +140,9 @@ class ForeignIntake:
             held -= served.sender.index.size
             del self._senders[key]
 
-    def _definitions(self, taken: Taken) -> dict[bytes, Callable[[], Definition]]:
+    def _definitions(self, frames: Sequence[Made]) -> dict[bytes, Callable[[], Definition]]:
         """Return what reads each definition that the frames name, should it not be known."""
-        known = [one for made in taken.frames for one in (made.schema, made.entities)]
+        known = [one for made in frames for one in (made.schema, made.entities)]
         return {one.hash: _reader(one.blob, one.hash, self._catalog) for one in known}
 
     def _refusals(self, identity: Identity, protocol: str, body: bytes, taken: Taken) -> Sequence[tuple[bytes, bytes]]:

@@ -106,9 +106,15 @@ class Sender:
         if good.size:
             self._take_cells(points, good, taken, frames)
         self._others.take(points, good, taken, now_ms)
+        cells = len(taken.frames)
         for place, interval_ms, times_ms, content in self._others.contents(self._place):
             frames.add(place, interval_ms, times_ms, content)
+        taken.said = taken.frames[cells:]
         return taken
+
+    def note_unstored(self) -> None:
+        """Take that frames were not stored: when counters began is to be told again."""
+        self._starts = Starts()
 
     def _begin(self) -> None:
         """Number series anew."""

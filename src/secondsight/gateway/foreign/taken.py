@@ -21,6 +21,8 @@ class Taken:
     """What became of a request.
 
     Attributes:
+        frames: What is to be stored.
+        said: Those of the frames that tell of changes, and would not be made again.
         samples, histograms: Points that are in the frames, or said that a series ended.
         refused: Why the others are not, of which metrics, and how many.
         details: Code -> what a person should read about it.
@@ -31,6 +33,7 @@ class Taken:
     """
 
     frames: list[Made] = field(default_factory=list)
+    said: list[Made] = field(default_factory=list)
     samples: int = 0
     histograms: int = 0
     refused: Counter[Refused] = field(default_factory=Counter)
