@@ -178,3 +178,20 @@ def test_gaps_are_the_maximal_runs_of_missing_slots(present, chance):
     gaps = gaps_of([stretch], seen, T0 + 10**9)
     assert {((gap.start_ms - T0) // 1000, (gap.end_ms - T0) // 1000) for gap in gaps} == found
     assert all(gap.expected * 1000 == gap.end_ms - gap.start_ms and not gap.is_open for gap in gaps)
+
+
+def test_a_gap_that_a_backlog_closed_is_known_by_when_its_rows_came(store):
+    scene = Scene({"seconds": 300, "hosts": {"h1": {"gpus": ["GPU-1"], "reports": [[0, 100], [150, 300]]}}})
+    cells = {("GPU-1", ""): {POWER: 1}}
+    scene._run("h1", "h1", cells, (100, 150), 1, told=280)
+    rig = Rig(store, T0)
+    for ingest_ms, body in sorted(scene.sends, key=lambda item: item[0]):
+        rig.clock.step_wall((ingest_ms - rig.clock.now_ms()) / 1000)
+        rig.send(body, ingest_ms, tenant=scene.tenant)
+        rig.processor.step()
+    rig.settle()
+    reader, scope = scene.reader(store, scene.end_ms), scope_of(scene.tenant)
+    span = Span(T0, scene.end_ms)
+    assert reader.read(EntityKind.GPU, Filters(), span, scope).gaps == ()
+    (one,) = reader.filled(EntityKind.GPU, Filters(), span, scope)
+    assert (one.start_ms, one.end_ms, one.slots, one.filled_ms) == (T0 + 100_000, T0 + 150_000, 50, T0 + 280_000)

@@ -337,8 +337,8 @@ def test_an_account_counts_every_tick_once(parts):
 
 def test_a_value_that_nothing_accounts_for_is_said_to_be_missing():
     ledger = Ledger(lambda _: ("t", "k", "h", "c"))
-    ledger.know(1, {1})
-    ledger.know(2, {2})
+    ledger.know(1, frozenset({1}))
+    ledger.know(2, frozenset({2}))
     ledger.take(told_of(0, 10), later=False)
     ledger.take(told_of(0, 10, definitions=2, spool=2), later=False)
     ledger.close(KEY, (10, 58))
@@ -365,7 +365,7 @@ def test_an_answer_adds_up(store):
     event = Event("agent_shed", "c1", "", T0 + 2000, 3, None, 1, told)
     rig.send(frame_bytes({}, [], kind=EntityKind.PLATFORM, events=[event], names=[]), tenant=tenant)
     rig.processor.step()
-    rig.processor.world.ledger.show_open()
+    rig.processor.world.ledger.show_open(rig.clock.now_ms())
     rig.processor.checkpoint()
     reader = LedgerReader(Inventory(store, rig.clock))
     asked = Asked(Span(T0 - 60_000, T0 + 120_000))

@@ -26,6 +26,7 @@ def add_custody(commands: Commands, add: AddCommand, add_server: AddServer) -> N
     gaps.add_argument(
         "--reason", default="", metavar="NAMES", help="only these reasons; findings: not the expected ones"
     )
+    gaps.add_argument("--filled", action="store_true", help="gaps that a backlog closed, instead")
     gaps.add_argument("--stories", action="store_true", help="gaps of one reason at one time as one story")
     _add_range(gaps, "now-1h", add_server)
     _add_maintenance(commands, add, add_server)
@@ -81,6 +82,7 @@ def _gaps(arguments: argparse.Namespace) -> int:
 
     filters = {name: getattr(arguments, name) for name in ("cluster", "host", "gpu", "kind", "reason")}
     params = {**_range(arguments), **filters, "stories": "true" if arguments.stories else None}
+    params["filled"] = "true" if arguments.filled else None
     body = _get(arguments, "/v1/telemetry/gaps", params)
     return print_gaps(body, sys.stdout, as_json=arguments.json)
 

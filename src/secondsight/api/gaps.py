@@ -1,5 +1,6 @@
 """Serve gaps with their reasons, and the planned work that makes some of them no findings."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Query
@@ -22,6 +23,7 @@ from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.gapreader import Explained
+from secondsight.query.gaps import Filled
 from secondsight.query.plan import Span
 from secondsight.query.reasons import EXPECTED, Reason
 from secondsight.query.request import Filters, parse_cursor, parse_limit
@@ -37,8 +39,8 @@ class GapAnswer(Shape):
     """A run of missing slots of one entity.
 
     `startTime` is the first missing slot, `endTime` the next one that is there, null while there is none.
-    `expectedSamples` counts the missing slots inside the range; nothing is received in a gap. `expected` says that the
-    reason is no finding.
+    `expectedSamples` counts the missing slots inside the range; nothing is received in a gap. Of a gap that a backlog
+    closed the slots were received, the last of them at `filledTime`. `expected` says that the reason is no finding.
     """
 
     tenant_id: str
@@ -49,6 +51,7 @@ class GapAnswer(Shape):
     entity_id: str
     start_time: str
     end_time: str | None
+    filled_time: str | None = None
     duration_seconds: float
     expected_samples: int
     received_samples: int
@@ -99,6 +102,7 @@ class GapParameters(PageParameters):
     ] = ""
     from_: Annotated[Time, Field(alias="from")] = "now-1h"
     to: Time = "now"
+    filled: Annotated[bool, Field(description="Gaps that are closed, as what was missing came late, instead.")] = False
     stories: Annotated[bool, Field(description="Gaps of one reason at one time as one story.")] = False
 
 
@@ -113,12 +117,15 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
     if span.from_ms >= span.to_ms:
         raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
     filters = Filters(cluster=_split(asked.cluster), host=_split(asked.host), gpu=_split(asked.gpu))
+    start = parse_cursor(asked.cursor)
+    end = start + parse_limit(asked.limit)
+    if asked.filled:
+        return _filled_page(services.gaps.filled(kind, filters, span, scope), kind, (start, end))
     wanted = _reasons(asked.reason)
     found = services.gaps.read(kind, filters, span, scope)
     mine = [one for one in found.gaps if one.reason in wanted]
     told = stories_of(mine, found.planned) if asked.stories else None
-    start, items = parse_cursor(asked.cursor), told if told is not None else mine
-    end = start + parse_limit(asked.limit)
+    items = told if told is not None else mine
     return GapPage(
         gaps=[] if told is not None else [_gap(one, kind) for one in mine[start:end]],
         stories=None if told is None else [_story(one) for one in told[start:end]],
@@ -303,6 +310,39 @@ def _gap(one: Explained, kind: EntityKind) -> GapAnswer:
         reason=one.reason,
         expected=one.reason in EXPECTED,
         collector_id=gap.agent,
+    )
+
+
+def _filled_page(found: Sequence[Filled], kind: EntityKind, page: tuple[int, int]) -> GapPage:
+    start, end = page
+    return GapPage(
+        gaps=[_filled(one, kind) for one in found[start:end]],
+        total=len(found),
+        missing=0,
+        shed=0,
+        reasons={Reason.NETWORK: len(found)} if found else {},
+        next_cursor=str(end) if end < len(found) else None,
+    )
+
+
+def _filled(one: Filled, kind: EntityKind) -> GapAnswer:
+    tenant_id, cluster_id, host_id, entity, _ = one.key.split("\0")
+    return GapAnswer(
+        tenant_id=tenant_id,
+        cluster_id=cluster_id,
+        rack="",
+        host_id=host_id,
+        gpu_id=entity if kind is EntityKind.GPU else None,
+        entity_id=entity,
+        start_time=format_time(one.start_ms),
+        end_time=format_time(one.end_ms),
+        filled_time=format_time(one.filled_ms),
+        duration_seconds=(one.end_ms - one.start_ms) / 1000,
+        expected_samples=one.slots,
+        received_samples=one.slots,
+        reason=Reason.NETWORK,
+        expected=False,
+        collector_id=one.agent,
     )
 
 

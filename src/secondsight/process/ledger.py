@@ -7,7 +7,7 @@ there. What was never in a span, such as what a gateway refused, is one item eac
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ from secondsight.process.spans import SpanKey
 RECEIVED, STORED, SHED, UNEXPLAINED, BEGUN = "received", "stored", "shed", "unexplained", "begun"
 """Outcomes of ledger rows, beside `deadletter.QUARANTINE` and `DEAD_LETTER`. What is received is not yet settled; one
 row of nobody's says since when there is a ledger."""
+
+KNOWN_MAXIMUM = 1 << 17
+FEW_OPEN, LONG_OPEN_MS = 2_000, 90_000
 
 Counts = tuple[int, int]
 """Rows, values."""
@@ -182,9 +185,11 @@ class Ledger:
         self._columns: dict[int, frozenset[int]] = {}
         self._unknown: set[SpanKey] = set()
 
-    def know(self, definitions: int, columns: Collection[int]) -> None:
-        """Remember which columns records of some definitions fill."""
-        self._columns.setdefault(definitions, frozenset(columns))
+    def know(self, definitions: int, columns: frozenset[int]) -> None:
+        """Remember which columns records of some definitions fill; of those forgotten anything is possible."""
+        if len(self._columns) > KNOWN_MAXIMUM:
+            self._columns.clear()
+        self._columns.setdefault(definitions, columns)
 
     def take(self, told: Told, *, later: bool) -> None:
         """Count what a frame tells; `later` where the account may have to be loaded first."""
@@ -219,9 +224,15 @@ class Ledger:
                 self._wait_account(key, spool_id, account)
         self._unknown.discard(key)
 
-    def show_open(self) -> None:
-        """Write the accounts of open spans as they stand, so that what is in flight can be seen."""
+    def show_open(self, now_ms: int) -> None:
+        """Write the accounts of open spans as they stand, so that what is in flight can be seen.
+
+        Of a large site only those that are open for longer than usual.
+        """
+        before_ms = now_ms - LONG_OPEN_MS
         for key, accounts in self._open.items():
+            if key[1] > before_ms and len(self._open) > FEW_OPEN:
+                continue
             for spool_id, account in accounts.items():
                 if account.is_new:
                     account.is_new = False

@@ -218,7 +218,7 @@ class Processor:
             self.metrics.count("processor_windows_closed_total", self._settler.close(keys))
         if now_seconds - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now_seconds
-            self.world.ledger.show_open()
+            self.world.ledger.show_open(self._clock.now_ms())
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()

@@ -13,13 +13,16 @@ from secondsight.model import EntityKind
 from secondsight.query.coverage import Key, Lack, entity_of
 from secondsight.query.evidence import EvidenceReader
 from secondsight.query.gaps import (
+    Filled,
     Gap,
     Seen,
     Stretch,
     compile_counts,
+    compile_filled,
     compile_last_before,
     compile_rows,
     compile_windows,
+    filled_of,
     gaps_of,
     key_of,
     places_of,
@@ -43,6 +46,8 @@ COUNTED_MAXIMUM = 60_000_000
 """Rows of 30 s that may be counted."""
 LOOKED_AT_MAXIMUM = 3_000_000
 """Rows of 30 s of entities with gaps that may be looked at one by one."""
+ROWS_MAXIMUM = 50_000_000
+"""Rows of 1 s that may be looked at for what came late."""
 BESIDE_MAXIMUM = 1_000_000
 """Rows of 30 s that may be counted beside an answer, to say what its gaps are."""
 EXPLAINED_MAXIMUM = 20_000
@@ -91,6 +96,21 @@ class GapReader:
         key = ("gaps", kind, filters, span, scope)
         found: Found = self._inventory.remember(key, KEPT_SECONDS, lambda: self._read(kind, filters, span, scope))
         return found
+
+    def filled(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> list[Filled]:
+        """Return the gaps of a range that a backlog closed, in order of time; each row is looked at.
+
+        Raises:
+            Rejected(range_too_wide): There would be too many.
+            Retryable: The store is away or busy.
+        """
+        planned = stretches(self._inventory.expected(kind, filters, scope), span, span.to_ms)
+        step_ms = min((one.interval_ms for some in planned.values() for one in some), default=1000)
+        if len(planned) * (span.to_ms - span.from_ms) // step_ms > ROWS_MAXIMUM:
+            raise _too_wide(f"every row of {len(planned):,} entities")
+        placed = self._inventory.placed(kind, filters, scope)
+        found = filled_of(self._rows(compile_filled(kind, placed, span, scope)))
+        return sorted(found, key=lambda one: (one.start_ms, one.key))
 
     def lacks(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> dict[str, Lack] | None:
         """Return entity -> what its gaps come to, or None where finding out would cost more than an answer may.

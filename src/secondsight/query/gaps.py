@@ -26,6 +26,8 @@ from secondsight.store.schema import raw_table, rollup_table
 
 I64 = NDArray[np.int64]
 _KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
+BACKLOG_MS = 60_000
+"""Rows that came so much later than their time filled a gap."""
 FIRST = "toUnixTimestamp64Milli(first_event_time)"
 LAST = "toUnixTimestamp64Milli(last_event_time)"
 
@@ -72,6 +74,18 @@ class Gap:
         """Return tenant, cluster, host."""
         tenant, cluster, host, _, _ = self.key.split("\0")
         return tenant, cluster, host
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A gap that was open until a backlog closed it: its slots came, the last of them at `filled_ms`."""
+
+    key: Key
+    start_ms: int
+    end_ms: int
+    slots: int
+    filled_ms: int
+    agent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +215,47 @@ def compile_last_before(kind: EntityKind, places: "Places", span: Span, scope: S
     columns = [*IDENTITY, f"max({LAST}) AS last_ms"]
     rows = tables.table(rollup_table(kind), columns, where, tail=[f"GROUP BY {', '.join(IDENTITY)}"])
     return Statement(rows[1:-1], parameters.values())
+
+
+def compile_filled(kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Statement:
+    """Return the statement for rows that came late, by entity and window."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    late = "toUnixTimestamp64Milli(ingest_time) - toUnixTimestamp64Milli(event_time)"
+    where = [
+        *raw_bounds(span, parameters),
+        "part = ''",
+        f"{late} > {parameters.bind(BACKLOG_MS, 'Int64')}",
+        *filter_predicates(filters, tables, parameters),
+    ]
+    columns = [
+        *IDENTITY,
+        f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) AS number",
+        "toUnixTimestamp64Milli(min(event_time)) AS first_ms",
+        "toUnixTimestamp64Milli(max(event_time)) AS last_ms",
+        "toUnixTimestamp64Milli(max(ingest_time)) AS filled_ms",
+        "toInt64(uniqExact(event_time)) AS slots",
+        "toInt64(greatest(max(interval_ms), 1)) AS cadence_ms",
+        "any(collector_id) AS collector",
+    ]
+    group = [f"GROUP BY {', '.join(IDENTITY)}, number"]
+    return Statement(tables.table(raw_table(kind), columns, where, tail=group)[1:-1], parameters.values())
+
+
+def filled_of(rows: Sequence[dict[str, Any]]) -> list[Filled]:
+    """Return the gaps that a backlog closed, by the rows of `compile_filled`."""
+    found: list[Filled] = []
+    for row in sorted(rows, key=lambda row: (key_of(row), row["first_ms"])):
+        before = found[-1] if found else None
+        end_ms = row["last_ms"] + row["cadence_ms"]
+        if before is not None and before.key == key_of(row) and row["first_ms"] - before.end_ms <= GAP_MS:
+            filled_ms = max(before.filled_ms, row["filled_ms"])
+            found[-1] = Filled(
+                before.key, before.start_ms, end_ms, before.slots + row["slots"], filled_ms, before.agent
+            )
+        else:
+            found.append(Filled(key_of(row), row["first_ms"], end_ms, row["slots"], row["filled_ms"], row["collector"]))
+    return [one for one in found if one.slots > GAP_SLOTS and one.end_ms - one.start_ms > GAP_MS]
 
 
 @dataclass(frozen=True, slots=True)

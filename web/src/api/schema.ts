@@ -727,8 +727,8 @@ export interface components {
          * @description A run of missing slots of one entity.
          *
          *     `startTime` is the first missing slot, `endTime` the next one that is there, null while there is none.
-         *     `expectedSamples` counts the missing slots inside the range; nothing is received in a gap. `expected` says that the
-         *     reason is no finding.
+         *     `expectedSamples` counts the missing slots inside the range; nothing is received in a gap. Of a gap that a backlog
+         *     closed the slots were received, the last of them at `filledTime`. `expected` says that the reason is no finding.
          */
         GapAnswer: {
             /** Clusterid */
@@ -745,6 +745,8 @@ export interface components {
             expected: boolean;
             /** Expectedsamples */
             expectedSamples: number;
+            /** Filledtime */
+            filledTime?: string | null;
             /** Gpuid */
             gpuId?: string | null;
             /** Hostid */
@@ -2763,6 +2765,8 @@ export interface operations {
                 from?: string;
                 /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
                 to?: string;
+                /** @description Gaps that are closed, as what was missing came late, instead. */
+                filled?: boolean;
                 /** @description Gaps of one reason at one time as one story. */
                 stories?: boolean;
             };
