@@ -17,6 +17,7 @@ import pytest
 from flow_exporter import agent_toml
 from flow_tables import Row, Tables
 from nvml_fixture import needs_compiler
+from nvml_rig import plug
 from nvml_stub import build
 from nvml_stub.scenario import Machine
 from secondsight.model import EntityKind, Quality
@@ -28,6 +29,9 @@ INTERVAL_MS = 500
 STOP_SECONDS = 40
 PATIENCE_SECONDS = 60.0
 A, B, C = (f"GPU-{letter * 8}-0000-4000-8000-00000000000{number}" for number, letter in enumerate("abc"))
+ADDRESSES = ("0000:0f:00.0", "0000:2d:00.0", "0000:44:00.0")
+"""Where the stub has its first GPUs: one that is lost is known to be there by its PCI function."""
+
 MACHINE = (
     "host h200 3",
     *(f"gpu {slot} uuid = {uuid}" for slot, uuid in enumerate((A, B, C))),
@@ -128,9 +132,12 @@ def site(running: Platform, folder: Path, host: str) -> Iterator[Site]:
         "token_file": str(folder / "token"),
         "spool_dir": str(folder / "spool"),
         "host_id": host,
+        "root": str(folder / "root"),
         "interval_ms": INTERVAL_MS,
         "batch_seconds": 1.0,
     }
+    plug(folder, *ADDRESSES)
+    (folder / "root" / "proc").symlink_to("/proc")
     words = agent_toml(settings, []) + "\n[agent.kernel_log]\nenabled = false\n"
     (folder / "agent.toml").write_text(words)
     machine, tables = Machine(folder / "machine", *MACHINE), Tables(running)
