@@ -206,6 +206,18 @@ def test_what_a_gateway_refused_is_counted_once(store):
     assert entries(store, tenant) == {("quarantine", "too_old", "c1", 7, "gpu", window): (1, 2)}
 
 
+def test_points_of_foreign_senders_that_are_refused_are_values_of_no_row(store):
+    tenant, rig = new_tenant(), Rig(store, T0 + 20_000)
+    said = {
+        "code": "unknown_metric", "message": "foo", "stage": "dead_letter", "kind": "", "collector_id": "prom/write",
+        "host_id": "", "rows": 0, "values": 5, "first_tick_ms": None, "last_tick_ms": None,
+    }  # fmt: skip
+    rig.send(json.dumps(said).encode(), tenant=tenant, kind=RecordType.REFUSED)
+    rig.settle()
+    found = entries(store, tenant)
+    assert found == {("dead_letter", "unknown_metric", "prom/write", 0, "", window_of(T0 + 20_000)): (0, 5)}
+
+
 def test_what_an_agent_gave_up_is_counted_once_by_reason(store):
     tenant, rig = new_tenant(), Rig(store, T0 + 200_000)
     told = {

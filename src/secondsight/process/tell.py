@@ -72,19 +72,23 @@ def item_of_refused(envelope: Envelope, header: Header, error: Permanent) -> Ite
     """Return a whole frame that could not be processed, at its first tick; None where it counts nothing."""
     if not header.rows:
         return None
-    first_ms = int(header.tick_times_ms[0]) + header.correction_ms if len(header.tick_times_ms) else 0
+    times_ms = header.tick_times_ms.tolist()
+    first_ms = times_ms[0] + header.correction_ms if times_ms else envelope.ingest_time_ms
     name = f"{header.first_sequence}-{header.last_sequence}"
     reason = (DEAD_LETTER, code_of(error))
     return _item(envelope, header, reason, name, first_ms, (header.rows, header.values))
 
 
 def item_of_gateway(envelope: Envelope, row: Row, said: Mapping[str, object]) -> Item | None:
-    """Return what a gateway refused, by its row of the dead letters; None where it counts nothing."""
-    if not row["rows"]:
+    """Return what a gateway refused, by its row of the dead letters; None where it counts nothing.
+
+    Points of foreign senders are values of no row, and count by the record that tells of them.
+    """
+    if not (row["rows"] or row["values"]):
         return None
     sequences = [_integer(said.get(name, -1)) for name in ("first_sequence", "last_sequence")]
     name = "-".join(map(str, sequences)) if sequences[0] >= 0 else f"{row['id']:x}"
-    first_ms = row["first_time"] + _integer(said.get("correction_ms", 0))
+    first_ms = row["first_time"] + _integer(said.get("correction_ms", 0)) or envelope.ingest_time_ms
     place = (envelope.tenant_id, envelope.cluster_id, row["host_id"], row["collector_id"])
     spool_id, kind = _integer(said.get("spool_id", 0)), row["kind"]
     return Item(place, spool_id, kind, max(first_ms, 0), row["stage"], row["code"], name, row["rows"], row["values"])
