@@ -251,7 +251,7 @@ def test_the_child_holds_the_binding_and_nothing_of_the_agent() -> None:
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     loaded = told.stdout.split()
     ours = {name for name in loaded if name.startswith("secondsight.") and "nvml" not in name}
-    assert ours == {"secondsight.agent", "secondsight.clock"}
+    assert ours == {"secondsight.agent", "secondsight.agent.turn", "secondsight.clock"}
     assert not {"numpy", "dataclasses", "inspect", "logging", "asyncio"} & set(loaded)
 
 
