@@ -12,7 +12,7 @@ from secondsight.agent.lanes import LEAD_SECONDS
 from secondsight.agent.pace import Backoff, BatchBytes
 from secondsight.agent.spool.losses import LossReason
 from secondsight.model import Priority
-from secondsight.process.watermark import NATIVE_LATENESS_MS
+from secondsight.process.watermark import AGENT_LATENESS_MS
 from ship_rig import Rig
 
 P0, P1, P2 = Priority
@@ -93,7 +93,7 @@ def never_late(gateway: Post) -> None:
     for tick_ms, _, is_live, _ in gateway.delivered:
         assert tick_ms >= watermark
         if not is_live:
-            watermark = max(watermark, tick_ms - NATIVE_LATENESS_MS)
+            watermark = max(watermark, tick_ms - AGENT_LATENESS_MS)
 
 
 def test_the_most_important_class_leads_by_a_bounded_time(tmp_path: Path) -> None:
