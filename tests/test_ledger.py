@@ -315,6 +315,31 @@ def test_a_row_that_is_gone_is_an_incident_when_it_is_missed_twice(store, caplog
     assert rig.processor.metrics.value("processor_ledger_differences") == 1
 
 
+def test_a_window_that_was_written_late_is_compared_when_it_is(store):
+    tenant = new_tenant()
+    store.query("TRUNCATE TABLE ledger")
+    start = LATER + 48 * FAR_MS
+    rig = Rig(store, start - 600_000)
+    checker = checker_of(rig, store)
+    assert checker.check() == []
+    rig.clock.step_wall(1200)
+    rig.send(frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [start + 900_000], sequence=2), tenant=tenant)
+    rig.settle()
+    rig.clock.step_wall(600)
+    assert checker.check() == []
+    for number in range(3):
+        body = frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [start + 1000 * number], sequence=10 + number)
+        rig.send(body, tenant=tenant)
+    rig.settle()
+    store.query(
+        f"ALTER TABLE gpu_1s DELETE WHERE tenant_id = '{tenant}' AND event_time = "
+        f"fromUnixTimestamp64Milli({start + 1000}) SETTINGS mutations_sync = 1"
+    )
+    assert checker.check() == []
+    (found,) = checker.check()
+    assert (found.place.window_ms, found.ledger, found.tables) == (start, (3, 3), (2, 2))
+
+
 def test_tables_older_than_the_ledger_are_no_incident(store):
     store.query("TRUNCATE TABLE ledger")
     rig = Rig(store, LATER + 20_000)

@@ -30,10 +30,11 @@ METRIC = "ledger_difference"
 CHECK_SECONDS = 60.0
 SETTLED_MS = 120_000
 """How long after its end a window is compared first."""
-SPAN_MS = 180_000
-"""How far back each look reaches, so that every window is looked at twice or more."""
-FIRST_SPAN_MS = 3_600_000
-"""The same for the first look of a process."""
+REACH_MS = 600_000
+"""How far back a look reaches; where that took long, the next one goes on where the last one ended."""
+LONG_SECONDS = 0.3
+AGAIN_MAXIMUM = 60
+"""Windows that are looked at beside the newest ones: in which something differed, or that late rows changed."""
 LIMITS = {"max_threads": 1, "do_not_merge_across_partitions_select_final": 1, "max_execution_time": 120}
 BUCKET_MS = 600_000
 
@@ -56,10 +57,12 @@ class Watched:
     Attributes:
         collectors: Those it reads: tenant, cluster, id.
         moving: Windows that are not written off, or are late: tenant, cluster, collector, kind, start.
+        changed_ms: Windows that were written late or again, since this was asked for before.
     """
 
     collectors: frozenset[tuple[str, str, str]]
     moving: frozenset[tuple[str, str, str, str, int]]
+    changed_ms: frozenset[int] = frozenset()
 
     def settles(self, place: Place) -> bool:
         """Tell whether a window is written off here."""
@@ -99,7 +102,8 @@ class Checker:
         self._watched = watched
         self._suspects: set[Difference] = set()
         self._reported: set[Difference] = set()
-        self._reach_ms = FIRST_SPAN_MS
+        self._changed_ms: set[int] = set()
+        self._upto_ms: int | None = None
         self._begun_ms: int | None = None
 
     def run(self, stop: threading.Event) -> None:
@@ -118,15 +122,22 @@ class Checker:
         """
         if self._begun_ms is None:
             self._begun_ms = self._beginning()
-        to_ms = (self._clock.now_ms() - SETTLED_MS) // WINDOW_MS * WINDOW_MS
-        from_ms = min([to_ms - self._reach_ms, *(one.place.window_ms for one in self._suspects)])
-        from_ms = max(from_ms, self._begun_ms)
         watched = self._watched()
         if watched is None:
             return []
-        found = {one for one in differences(self._store, from_ms, to_ms) if watched.settles(one.place)}
+        self._changed_ms |= watched.changed_ms
+        to_ms = (self._clock.now_ms() - SETTLED_MS) // WINDOW_MS * WINDOW_MS
+        from_ms = max(self._upto_ms or to_ms - REACH_MS, self._begun_ms)
+        began_seconds = self._clock.monotonic_seconds()
+        beside = sorted({one.place.window_ms for one in self._suspects} | self._changed_ms)[:AGAIN_MAXIMUM]
+        spans = [(start, start + WINDOW_MS) for start in beside if self._begun_ms <= start < from_ms]
+        spans += [(from_ms, to_ms)] if from_ms < to_ms else []
+        found = {one for span in spans for one in differences(self._store, *span) if watched.settles(one.place)}
+        self._changed_ms -= set(beside)
+        is_long = self._clock.monotonic_seconds() - began_seconds > LONG_SECONDS
+        self._upto_ms = max(to_ms, self._upto_ms or 0) if is_long else None
         again = sorted((found & self._suspects) - self._reported, key=lambda one: one.place)
-        self._suspects, self._reach_ms = found, SPAN_MS
+        self._suspects = found
         if again:
             self._report(again)
             self._reported |= set(again)

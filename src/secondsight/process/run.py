@@ -197,7 +197,8 @@ class Processor:
         moving = {
             (*places[code][:2], places[code][3], kind.value, start) for kind, start, code in keys if code in places
         }
-        return Watched(collectors, frozenset(moving))
+        changed_ms, world.changed_ms = world.changed_ms, set()
+        return Watched(collectors, frozenset(moving), frozenset(changed_ms))
 
     def close(self) -> None:
         """Leave the log without writing or committing; may be called twice. Reading again gives the same rows."""

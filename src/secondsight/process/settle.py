@@ -27,6 +27,9 @@ from secondsight.process.world import World
 from secondsight.process.write import places_of
 from secondsight.store.schema import rollup_table
 
+CHANGED_MAXIMUM = 1_000
+LATE_MS = 120_000
+"""A window that is closed so long after its beginning may have been compared with the ledger before."""
 MAX_AGAIN = 128
 """Stored windows that are computed again in one step, so that long ranges do not stall the rest."""
 
@@ -150,6 +153,9 @@ class Settler:
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
             made.append(self._roll_up(state, window, rows, (counted, told), old))
         self._bury(state, start_ms, old, made)
+        is_late = again or world.clock.now_ms() - start_ms > LATE_MS
+        if is_late and len(world.changed_ms) < CHANGED_MAXIMUM:
+            world.changed_ms.add(start_ms)
         held = stored_counts(window, counted)
         for number in collectors:
             world.ledger.close((state.kind, start_ms, number), held.get(number))

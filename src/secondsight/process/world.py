@@ -48,6 +48,7 @@ class World:
         late: Pieces that wait for their window to be loaded.
         positions: Partition -> next offset to read.
         frontiers: Partition -> log time that it has been read up to.
+        changed_ms: Windows that were written late or again, for who compares them with the ledger.
         started_ms: Records appended by then may have been taken by an earlier process, in part or whole.
 
     Raises:
@@ -70,6 +71,7 @@ class World:
         self.writer = Writer(store, catalog, metrics)
         self.entities = EntityBook()
         self.ledger = Ledger(self.place_of)
+        self.changed_ms: set[int] = set()
         self.positions: dict[int, int] = {}
         self.frontiers: dict[int, int] = {}
         self.started_ms = clock.now_ms()
