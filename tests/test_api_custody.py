@@ -237,7 +237,7 @@ def test_a_ledger_that_does_not_add_up_is_seen_at_once():
         "difference": count, "incidents": 2, "balanced": False,
     }  # fmt: skip
     out = io.StringIO()
-    assert print_ledger({"entries": [entry], "total": 1}, out, as_json=False) == 1
+    assert print_ledger({"entries": [entry], "waiting": [], "total": 1}, out, as_json=False) == 1
     assert "UNEXPLAINED:" in out.getvalue()
     assert "9 shed: floor" in out.getvalue()
 

@@ -26,6 +26,8 @@ from secondsight.wire.header import read_view
 POWER, ENERGY, UTIL = "gpu_power_watts", "gpu_energy_joules_total", "gpu_utilization_ratio"
 SPOOLS = {1: (POWER, UTIL), 2: (ENERGY,)}
 GPUS = ("GPU-a", "GPU-b")
+SPOOLED = ((5, 600, 4000), (2, 300, 1000))
+"""Records, bytes and age in milliseconds of two spools."""
 FAR_MS = 3_600_000
 LATER = T0 + 240 * FAR_MS
 _tenants = itertools.count()
@@ -401,13 +403,17 @@ def test_an_answer_adds_up(store):
     told = {"id": "00ff-2", "reason": "floor", "kind": "gpu", "collector": "c1", "rows": "3", "values": "5"}
     event = Event("agent_shed", "c1", "", T0 + 2000, 3, None, 1, told)
     rig.send(frame_bytes({}, [], kind=EntityKind.PLATFORM, events=[event], names=[]), tenant=tenant)
+    names = ("agent_spool_waiting_records", "agent_spool_waiting_bytes", "agent_spool_waiting_age_seconds")
+    spools = {("c1", f"class=P{number}", 0): dict(zip(names, each, strict=True)) for number, each in enumerate(SPOOLED)}
+    rig.send(frame_bytes(spools, [T0 + 30_000], kind=EntityKind.PLATFORM, collector="c1/health"), tenant=tenant)
     rig.processor.step()
     rig.processor.world.ledger.show_open(rig.clock.now_ms())
     rig.processor.checkpoint()
     reader = LedgerReader(Inventory(store, rig.clock))
-    asked = Asked(Span(T0 - 60_000, T0 + 120_000))
+    asked = Asked(Span(T0 - 60_000, T0 + 120_000), collectors=("c1",))
     minute_ms = T0 // 60_000 * 60_000
-    page = reader.read(asked, scope_of(tenant))
+    page = reader.read(asked, scope_of(tenant), T0 + 46_000)
+    assert [(one.records, one.bytes, one.oldest_seconds) for one in page.waiting] == [(7, 900, 4.0)]
     for entry in page.entries:
         refused = sum((count for each in entry.spools.values() for count in each.reasons.values()), Count())
         assert entry.produced == entry.stored + entry.merged + entry.in_flight + refused
@@ -416,13 +422,13 @@ def test_an_answer_adds_up(store):
     assert second.in_flight.values > 0
     assert second.stored == Count()
     rig.settle()
-    shown = {entry.key[4]: entry for entry in reader.read(asked, scope_of(tenant)).entries}
+    shown = {entry.key[4]: entry for entry in reader.read(asked, scope_of(tenant), T0).entries}
     whole = sum((entry.stored for entry in shown.values()), Count())
     assert whole == Count(45, 135)
     assert sum((entry.merged for entry in shown.values()), Count()) == Count(45, 0)
     assert shown[minute_ms].of_reason("shed") == {"floor": Count(3, 5)}
     assert all(entry.is_balanced for entry in shown.values())
-    assert reader.read(Asked(asked.span, unbalanced=True), scope_of(tenant)).entries == ()
-    assert reader.read(asked, scope_of("somebody-else")).total == 0
+    assert reader.read(Asked(asked.span, unbalanced=True), scope_of(tenant), T0).entries == ()
+    assert reader.read(asked, scope_of("somebody-else"), T0).total == 0
     with pytest.raises(Rejected, match="custody"):
-        reader.read(asked, scope_of(tenant, teams=frozenset({"team-a"})))
+        reader.read(asked, scope_of(tenant, teams=frozenset({"team-a"})), T0)

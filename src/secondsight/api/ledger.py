@@ -11,7 +11,7 @@ from secondsight.api.services import Reader, Shared
 from secondsight.errors import Rejected
 from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.process.ledger import SHED
-from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts
+from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts, Waiting
 from secondsight.query.plan import Span
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
@@ -68,10 +68,24 @@ class EntryAnswer(Shape):
     spools: list[SpoolAnswer]
 
 
+class WaitingAnswer(Shape):
+    """What an agent said that its spools hold: in flight as well, of minutes that only its rows will tell."""
+
+    tenant_id: str
+    cluster_id: str
+    host_id: str
+    collector_id: str
+    told: str
+    records: int
+    bytes: int
+    oldest_seconds: float
+
+
 class LedgerPage(Shape):
-    """A page of minutes, newest first."""
+    """A page of minutes, newest first, and what the agents of its hosts have in their spools now."""
 
     entries: list[EntryAnswer]
+    waiting: list[WaitingAnswer]
     total: int
     next_cursor: str | None
 
@@ -104,10 +118,11 @@ def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Q
         offset=start,
         unbalanced=asked.unbalanced,
     )
-    page = LedgerReader(services.inventory).read(wanted, scope)
+    page = LedgerReader(services.inventory).read(wanted, scope, now_ms)
     end = start + len(page.entries)
     return LedgerPage(
         entries=[_entry(one) for one in page.entries],
+        waiting=[_waiting(one) for one in page.waiting],
         total=page.total,
         next_cursor=str(end) if end < page.total else None,
     )
@@ -136,6 +151,20 @@ def _entry(one: Entry) -> EntryAnswer:
         incidents=one.incidents,
         balanced=one.is_balanced,
         spools=[_spool(spool_id, spool) for spool_id, spool in one.spools.items()],
+    )
+
+
+def _waiting(one: Waiting) -> WaitingAnswer:
+    tenant_id, cluster_id, host_id, collector_id = one.key
+    return WaitingAnswer(
+        tenant_id=tenant_id,
+        cluster_id=cluster_id,
+        host_id=host_id,
+        collector_id=collector_id,
+        told=format_time(one.told_ms),
+        records=one.records,
+        bytes=one.bytes,
+        oldest_seconds=one.oldest_seconds,
     )
 
 

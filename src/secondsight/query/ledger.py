@@ -18,8 +18,13 @@ from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
+from secondsight.query.windows import raw_bounds
+from secondsight.store.schema import raw_table
 
 MINUTE_MS = 60_000
+WAITING_MS = 120_000
+AGE_STEP_SECONDS = 0.001
+"""Resolution of `agent_spool_waiting_age_seconds`."""
 SPAN_MAXIMUM_MS = 31 * 86_400_000
 _KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
 Key = tuple[str, str, str, str, int]
@@ -100,11 +105,27 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What an agent says that its spools hold: in flight as well, of minutes that are not known yet.
+
+    Attributes:
+        told_ms: When it said so.
+    """
+
+    key: tuple[str, str, str, str]
+    told_ms: int
+    records: int
+    bytes: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Entries in order of time, newest first; `total` counts all that were asked for."""
 
     entries: tuple[Entry, ...]
     total: int
+    waiting: tuple[Waiting, ...] = ()
 
 
 class LedgerReader:
@@ -113,8 +134,8 @@ class LedgerReader:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def read(self, asked: Asked, scope: Scope) -> Page:
-        """Return a page of entries.
+    def read(self, asked: Asked, scope: Scope, now_ms: int) -> Page:
+        """Return a page of entries, and what waits in spools now of the hosts on it.
 
         Raises:
             Rejected(range_too_wide, no_ledger): More than a month is asked for, or the scope sees only what is owned.
@@ -131,7 +152,8 @@ class LedgerReader:
             return Page((), 0)
         details = self._inventory.read(compile_reasons(asked, scope, rows)).to_pylist()
         spools = _spools(details)
-        return Page(tuple(_entry(row, spools[_key(row)]) for row in rows), total)
+        told = self._inventory.read(compile_waiting(rows, scope, now_ms)).to_pylist()
+        return Page(tuple(_entry(row, spools[_key(row)]) for row in rows), total, tuple(map(_waiting, told)))
 
 
 def compile_minutes(asked: Asked, scope: Scope) -> Statement:
@@ -211,6 +233,38 @@ def compile_reasons(asked: Asked, scope: Scope, rows: Sequence[dict[str, Any]]) 
     return Statement(tables.table("ledger", columns, where, final=True, tail=[group])[1:-1], parameters.values())
 
 
+def compile_waiting(rows: Sequence[dict[str, Any]], scope: Scope, now_ms: int) -> Statement:
+    """Return the statement for what the agents of the hosts of a page last said of their spools."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    newest = [
+        f"toFloat64(argMax({name}, event_time)) AS {short}"
+        for name, short in (
+            ("agent_spool_waiting_records", "records"),
+            ("agent_spool_waiting_bytes", "bytes"),
+            ("agent_spool_waiting_age_seconds", "oldest"),
+        )
+    ]
+    place = ["tenant_id", "cluster_id", "host_id", "entity"]
+    where = [
+        *raw_bounds(Span(now_ms - WAITING_MS, now_ms + MINUTE_MS), parameters),
+        f"cluster_id IN {parameters.bind_texts({row['cluster_id'] for row in rows})}",
+        f"host_id IN {parameters.bind_texts({row['host_id'] for row in rows})}",
+        "isNotNull(agent_spool_waiting_records)",
+    ]
+    columns = [*place, "part", "toUnixTimestamp64Milli(max(event_time)) AS told_ms", *newest]
+    group = [f"GROUP BY {', '.join(place)}, part"]
+    parts = tables.table(raw_table(EntityKind.PLATFORM), columns, where, tail=group)
+    figures = [
+        "max(told_ms) AS newest_ms",
+        "sum(records) AS waiting_records",
+        "sum(bytes) AS waiting_bytes",
+        "max(oldest) AS oldest_steps",
+    ]
+    tail = [f"GROUP BY {', '.join(place)} ORDER BY waiting_records DESC, {', '.join(place)}"]
+    return Statement(select([*place, *figures], parts, tail=tail)[1:-1], parameters.values())
+
+
 _REFUSED = f"outcome IN ('{QUARANTINE}', '{DEAD_LETTER}')"
 _WINDOW_SUMS = {
     "told": f"outcome = '{RECEIVED}'",
@@ -265,6 +319,12 @@ def _spools(details: Sequence[dict[str, Any]]) -> dict[Key, dict[int, SpoolCount
 
 def _key(row: dict[str, Any]) -> Key:
     return (row["tenant_id"], row["cluster_id"], row["host_id"], row["collector_id"], int(row["minute_ms"]))
+
+
+def _waiting(row: dict[str, Any]) -> Waiting:
+    place = (row["tenant_id"], row["cluster_id"], row["host_id"], row["entity"])
+    oldest_seconds = row["oldest_steps"] * AGE_STEP_SECONDS
+    return Waiting(place, row["newest_ms"], int(row["waiting_records"]), int(row["waiting_bytes"]), oldest_seconds)
 
 
 def _entry(row: dict[str, Any], spools: dict[int, SpoolCounts]) -> Entry:

@@ -868,7 +868,7 @@ export interface components {
         };
         /**
          * LedgerPage
-         * @description A page of minutes, newest first.
+         * @description A page of minutes, newest first, and what the agents of its hosts have in their spools now.
          */
         LedgerPage: {
             /** Entries */
@@ -877,6 +877,8 @@ export interface components {
             nextCursor: string | null;
             /** Total */
             total: number;
+            /** Waiting */
+            waiting: components["schemas"]["WaitingAnswer"][];
         };
         /**
          * MaintenanceAnswer
@@ -1273,6 +1275,28 @@ export interface components {
             msg: string;
             /** Error Type */
             type: string;
+        };
+        /**
+         * WaitingAnswer
+         * @description What an agent said that its spools hold: in flight as well, of minutes that only its rows will tell.
+         */
+        WaitingAnswer: {
+            /** Bytes */
+            bytes: number;
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Hostid */
+            hostId: string;
+            /** Oldestseconds */
+            oldestSeconds: number;
+            /** Records */
+            records: number;
+            /** Tenantid */
+            tenantId: string;
+            /** Told */
+            told: string;
         };
     };
     responses: never;
