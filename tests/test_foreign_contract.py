@@ -1,5 +1,6 @@
 """What an answer to a foreign sender promises: stored is durable, our faults ask to come back, repeats are free."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +11,17 @@ import pytest
 from foreign_index import SecondRequest, first_request, series_message
 from foreign_rig import CASE_MS, CATALOGUE, FIRST, JSON, SECOND, Foreign, foreign
 from gateway_fixture import serving
+from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Retryable
 from secondsight.gateway.app import Stores
+from secondsight.gateway.foreign.layout import Layout, Place
+from secondsight.gateway.foreign.points import Series
+from secondsight.gateway.foreign.series import SeriesIndex
+from secondsight.mapping.identity import Origin
+from secondsight.mapping.resolve import Resolver
+from secondsight.model import EntityKind
 
 GPU = [("UUID", "GPU-00000000-0000-0000-0000-000000000001"), ("Hostname", "node-a"), ("job", "dcgm")]
 TEMPERATURE = series_message([("__name__", "DCGM_FI_DEV_GPU_TEMP"), *GPU], [(40.0, CASE_MS)])
@@ -211,3 +219,23 @@ def test_a_token_without_the_role_writes_nothing(tmp_path: Path) -> None:
         for path, headers in (("/api/v1/write", FIRST), ("/v1/metrics", JSON)):
             reply = gateway.post(path, b"{}", headers | {"Authorization": f"Bearer {token}"})
             assert reply.status == 403
+
+
+def layout_of(host: str, kind: EntityKind, job: str) -> Layout:
+    return Layout(Place(job, host, kind))
+
+
+def test_series_are_found_in_any_order() -> None:
+    index = SeriesIndex(Resolver(load_catalog(), Origin("", "prom", remote=True)), layout_of, 10_000)
+    keys = [f"key-{number}".encode() for number in range(1000)]
+    numbers = {key: index.put(key, Series(f"unknown_{place}", ())) for place, key in enumerate(keys)}
+    strange = [f"strange-{number}".encode() for number in range(50)]
+    chance = random.Random(7)
+    for _ in range(50):
+        start = chance.randrange(900)
+        sent = keys[start : start + chance.randrange(1, 500)]
+        for _ in range(chance.choice((0, 0, 1, 20))):
+            place = chance.randrange(len(sent) + 1)
+            sent[place:place] = chance.choice((strange[:1], keys[5:9], sent[::-1][:200], strange))
+        assert index.many(sent).tolist() == [numbers.get(key, -1) for key in sent]
+    assert index.many([]).size == 0

@@ -26,6 +26,7 @@ JOB_LABELS = ("job", "service.name")
 """What tells the sources apart that a sender speaks for."""
 JOB_CHARACTERS = 64
 KEYS_PER_SERIES = 2
+RUN_KEYS = 128
 COUNTER_BIT, OVERFLOW_BIT = 1, 2
 """Of the last column of a cell."""
 
@@ -65,6 +66,7 @@ class SeriesIndex:
         self._known: dict[object, int] = {}
         self._numbers: dict[Series, int] = {}
         self._series: list[Series] = []
+        self._keys: list[object] = []
         self._layouts: dict[int, int] = {}
         self._refusals: dict[Refused, int] = {}
         self.helps: dict[str, str] = {}
@@ -94,8 +96,19 @@ class SeriesIndex:
         return self._known.get(key, -1)
 
     def many(self, keys: list[bytes]) -> I32:
-        """Return the number of each key, -1 for those that are not known."""
-        return np.fromiter(map(self._known.get, keys, repeat(-1)), np.int32, len(keys))
+        """Return the number of each key, -1 for those that are not known.
+
+        Series mostly come in the order in which they were first seen: runs of them are compared, not looked up.
+        """
+        numbers = np.empty(len(keys), np.int32)
+        for start in range(0, len(keys), RUN_KEYS):
+            run = keys[start : start + RUN_KEYS]
+            first = self._known.get(run[0], -1)
+            if first >= 0 and self._keys[first : first + len(run)] == run:
+                numbers[start : start + len(run)] = np.arange(first, first + len(run))
+            else:
+                numbers[start : start + len(run)] = list(map(self._known.get, run, repeat(-1)))
+        return numbers
 
     def put(self, key: object, series: Series) -> int:
         """Return the number of a series, and let a key stand for it from now on."""
@@ -108,6 +121,7 @@ class SeriesIndex:
         if len(self._known) >= KEYS_PER_SERIES * self._maximum:
             self._known.clear()
         self._known[key] = number
+        self._keys[number] = key
         return number
 
     def learn_help(self, name: str, text: str) -> bool:
@@ -201,6 +215,7 @@ class SeriesIndex:
         if number >= self._refusal.size:
             self._grow()
         self._series.append(series)
+        self._keys.append(None)
         self._numbers[series] = number
         slots = self._slots(series)
         if isinstance(slots, str):
