@@ -112,6 +112,13 @@ class Account:
         """Return how many records are counted; it grows with every one."""
         return sum(ticks.bit_count() for ticks in self.records.values())
 
+    def not_refused(self) -> Counts:
+        """Return the rows and values that are to be stored."""
+        rows, values = self.rows, self.values
+        for refused in self.refused.values():
+            rows, values = rows - refused[0], values - refused[1]
+        return rows, values
+
     def take(self, told: Told) -> None:
         """Count what is told and was not counted before."""
         named = (1 << told.ticks) - 1 << told.first
@@ -284,17 +291,22 @@ class Ledger:
         Two things may be stored that were not counted: what was written before there was a ledger, which no spool told,
         and pieces of one tick and pair of definitions, of which each but the first was taken for a repeat.
         """
-        rows, values = (_told(accounts.values(), place) - stored[place] for place in (0, 1))
+        rows, values = -stored[0], -stored[1]
+        for account in accounts.values():
+            told = account.not_refused()
+            rows, values = rows + told[0], values + told[1]
+        if not values:
+            return
         if values < 0:
-            repeats = [account for account in accounts.values() if account.repeated >= -values]
-            if key in self._unknown and not repeats:
-                repeats = [accounts.setdefault(0, Account())]
-            if repeats:
-                repeats[0].rows += max(0, -rows)
-                repeats[0].values -= values
-                repeats[0].is_new = True
+            told_by = max(accounts.values(), key=lambda account: account.repeated, default=None)
+            if sum(account.repeated for account in accounts.values()) < -values:
+                told_by = accounts.setdefault(0, Account()) if key in self._unknown else None
+            if told_by is not None:
+                told_by.rows += max(0, -rows)
+                told_by.values -= values
+                told_by.is_new = True
                 return
-        if values and not (values > 0 and self._is_shared(accounts)):
+        if values < 0 or not self._is_shared(accounts):
             version = sum(account.version for account in accounts.values())
             code = "less" if values > 0 else "more"
             self._wait(self._row(key, 0, (UNEXPLAINED, code), (0, abs(values)), version))
@@ -338,10 +350,3 @@ def _times(name: Name, ticks: int) -> int:
     """Return a bitmap by milliseconds of the window."""
     places = (place for place in range(ticks.bit_length()) if ticks >> place & 1)
     return sum(1 << name.phase_ms + place * name.interval_ms for place in places)
-
-
-def _told(accounts: Iterable[Account], place: int) -> int:
-    """Return the rows (0) or values (1) of accounts that were not refused."""
-    items = list(accounts)
-    refused = sum(counts[place] for account in items for counts in account.refused.values())
-    return sum((account.rows, account.values)[place] for account in items) - refused
