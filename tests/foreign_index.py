@@ -20,12 +20,16 @@ class PlainIndex:
     def __init__(self) -> None:
         self.known: dict[object, int] = {}
         self.series: list[Series] = []
+        self.tables: dict[bytes, dict[bytes, int]] = {}
 
     def get(self, key: object) -> int:
         return self.known.get(key, -1)
 
     def many(self, keys: list[bytes]) -> I32:
         return np.fromiter(map(self.known.get, keys, repeat(-1)), np.int32, len(keys))
+
+    def table(self, name: bytes) -> dict[bytes, int]:
+        return self.tables.setdefault(name, {})
 
     def put(self, key: object, series: Series) -> int:
         number = self.known.setdefault(series, len(self.series))

@@ -17,6 +17,7 @@ from foreign_index import STALE_NAN, PlainIndex, SecondRequest, first_request, s
 from secondsight.errors import Rejected
 from secondsight.gateway.foreign import bodies, otlp
 from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, on_grid
+from secondsight.gateway.foreign.points import Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 
 LIMIT = 1 << 20
@@ -105,6 +106,13 @@ SERIES = st.tuples(
 )
 
 
+EXTRAS = st.sampled_from([{}, {}, {"help": "x"}, {"created_timestamp": T0 - 9}, {"exemplars": 1}])
+
+
+def starts(points: Points) -> list[int]:
+    return [0] * points.series.size if points.starts_ms is None else points.starts_ms.tolist()
+
+
 class TestFixedForms:
     @settings(max_examples=200, deadline=None)
     @given(st.lists(st.lists(SERIES, max_size=6), min_size=1, max_size=4))
@@ -116,6 +124,21 @@ class TestFixedForms:
             wanted = told(decode_first(body, fresh, lambda *_: None), fresh)
             assert told(decode_first(body, remembering, lambda *_: None), remembering) == wanted
             assert len(wanted) == sum(len(samples) for _, samples in series)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(st.lists(st.tuples(SERIES, EXTRAS), max_size=6), min_size=1, max_size=4))
+    def test_a_known_series_of_the_second_version_is_read_as_a_parse_reads_it(self, requests: list[Any]) -> None:
+        remembering = PlainIndex()
+        for series in requests * 2:
+            request = SecondRequest()
+            made = [request.series(labels, samples, **more) for (labels, samples), more in series]
+            body = request.bytes(*made)
+            fresh = PlainIndex()
+            wanted = decode_second(body, fresh)
+            got = decode_second(body, remembering)
+            assert told(got, remembering) == told(wanted, fresh)
+            assert starts(got) == starts(wanted)
+            assert (got.exemplars, len(got.histograms)) == (wanted.exemplars, len(wanted.histograms))
 
     def test_labels_that_look_like_a_sample_stay_labels(self) -> None:
         index = PlainIndex()

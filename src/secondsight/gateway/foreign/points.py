@@ -80,6 +80,10 @@ class Index(Protocol):
         """Return the number of each key, -1 for those that are not known."""
         ...
 
+    def table(self, name: bytes) -> dict[bytes, int]:
+        """Return the numbers of keys that mean something beside the symbols of this name; the caller adds to it."""
+        ...
+
     def put(self, key: object, series: Series) -> int:
         """Return the number of a series, and let a key stand for it from now on."""
         ...

@@ -4,6 +4,7 @@ A series is resolved once, when it is first seen; afterwards its key leads to it
 The number of series is bounded: those that were not seen for an hour are forgotten, further ones are refused.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import NamedTuple
@@ -27,6 +28,8 @@ JOB_LABELS = ("job", "service.name")
 JOB_CHARACTERS = 64
 KEYS_PER_SERIES = 2
 RUN_KEYS = 128
+TABLES_MAXIMUM = 16
+"""Tables of symbols that are remembered; a sender whose requests are alike has few."""
 COUNTER_BIT, OVERFLOW_BIT = 1, 2
 """Of the last column of a cell."""
 
@@ -64,6 +67,7 @@ class SeriesIndex:
         self._maximum = maximum
         self.overflow = Overflow()
         self._known: dict[object, int] = {}
+        self._tables: OrderedDict[bytes, dict[bytes, int]] = OrderedDict()
         self._numbers: dict[Series, int] = {}
         self._series: list[Series] = []
         self._keys: list[object] = []
@@ -109,6 +113,16 @@ class SeriesIndex:
             else:
                 numbers[start : start + len(run)] = list(map(self._known.get, run, repeat(-1)))
         return numbers
+
+    def table(self, name: bytes) -> dict[bytes, int]:
+        """Return the numbers of keys that mean something beside the symbols of this name; the caller adds to it."""
+        if sum(map(len, self._tables.values())) > self._maximum:
+            self._tables.clear()
+        table = self._tables.setdefault(name, {})
+        self._tables.move_to_end(name)
+        while len(self._tables) > TABLES_MAXIMUM:
+            self._tables.popitem(last=False)
+        return table
 
     def put(self, key: object, series: Series) -> int:
         """Return the number of a series, and let a key stand for it from now on."""
