@@ -132,6 +132,21 @@ def test_refused_items_of_an_accepted_body_are_counted_by_code(rig: Rig) -> None
     assert rig.counts.labelled("rejected") == {"future_time": 2}
 
 
+def test_a_gateway_that_says_anything_costs_no_memory_and_no_time(rig: Rig) -> None:
+    strange = [None, 5, {}, {"code": "a\nb" * 100, "index": -9}, {"index": 10**30, "message": ["x"] * 1000}]
+    rejected = [*strange, *({"index": number, "code": f"c{number}"} for number in range(300))]
+    times = {"receivedMs": 10**300, "sentMs": 10**300}
+    rig.gateway.script = [json_answer(200, {"accepted": 1, "duplicate": 0, "rejected": rejected} | times)]
+    rig.spool_ticks(1)
+    rig.shipper.step(flush=True)
+    assert rig.spools.records == 0
+    counted = rig.counts.labelled("rejected")
+    assert len(counted) < 110
+    assert counted["other"] > 190
+    assert all(code.isprintable() and len(code) <= 100 for code in counted)
+    assert rig.offset.now(rig.clock.monotonic_seconds()) == (None, 0)
+
+
 def test_a_batch_waits_for_company_but_not_longer(tmp_path: Path) -> None:
     rig = Rig(tmp_path, FakeGateway(), batch_seconds=5.0, batch_records=4)
     rig.spool_ticks(1)

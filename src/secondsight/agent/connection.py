@@ -7,19 +7,24 @@ proxy, gzip answers.
 import base64
 import contextlib
 import http.client
+import io
+import re
 import socket
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Rejected, Retryable
 
 CHUNK_BYTES = 64 * 1024
+REASON_CHARACTERS = 200
 
+_SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*").fullmatch
 _STALE_CONNECTION = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
@@ -54,6 +59,7 @@ class Connection:
         self._proxy = parse_proxy(proxy) if proxy else None
         self._tls = _tls_context(ca_file) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
+        self._deadline = 0.0
 
     def request(
         self,
@@ -76,12 +82,13 @@ class Connection:
             body: Sent where not empty.
 
         Raises:
-            Retryable: The server is away, too slow, or broke off.
+            Retryable: The server is away, too slow, or broke off; a header cannot be sent, as a token of two lines.
             Rejected: `body_too_large`, `bad_encoding`.
         """
-        deadline = self._clock.monotonic_seconds() + timeout_seconds
+        _require_sendable(headers)
+        self._deadline = self._clock.monotonic_seconds() + timeout_seconds
         try:
-            return self._exchange(method, target, headers, body, (deadline, limit_bytes))
+            return self._exchange(method, target, headers, body, limit_bytes)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise Retryable(f"{method} {self._where()}: {_describe(error)}") from error
@@ -99,29 +106,24 @@ class Connection:
                 connection.sock.shutdown(socket.SHUT_RDWR)
         connection.close()
 
-    def _exchange(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes, bounds: tuple[float, int]
-    ) -> Answer:
+    def _exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes, limit_bytes: int) -> Answer:
         fresh = self._connection is None
         try:
-            return self._once(method, target, headers, body, bounds)
+            return self._once(method, target, headers, body, limit_bytes)
         except _STALE_CONNECTION:
             self.close()
             if fresh:
                 raise
-        return self._once(method, target, headers, body, bounds)
+        return self._once(method, target, headers, body, limit_bytes)
 
-    def _once(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes, bounds: tuple[float, int]
-    ) -> Answer:
-        deadline, limit_bytes = bounds
-        connection = self._open(self._left(deadline))
+    def _once(self, method: str, target: str, headers: Mapping[str, str], body: bytes, limit_bytes: int) -> Answer:
+        connection = self._open(self._left())
         if self._proxy is not None and self._tls is None:
             target = f"http://{_address(self._host, self._port)}{target}"
             headers = {**headers, **self._proxy.headers}
         connection.request(method, target, body=body or None, headers=dict(headers))
         response = connection.getresponse()
-        raw = self._read(connection, response, deadline, limit_bytes)
+        raw = self._read(response, limit_bytes)
         found = {name.lower(): value for name, value in response.getheaders()}
         if response.will_close:
             self.close()
@@ -137,17 +139,18 @@ class Connection:
                 self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_seconds, context=self._tls)
                 if proxy is not None:
                     self._connection.set_tunnel(self._host, self._port, dict(proxy.headers))
+            self._connection.response_class = cast("type[http.client.HTTPResponse]", self._response)
         if self._connection.sock is not None:
             self._connection.sock.settimeout(timeout_seconds)
         return self._connection
 
-    def _read(
-        self,
-        connection: http.client.HTTPConnection,
-        response: http.client.HTTPResponse,
-        deadline: float,
-        limit_bytes: int,
-    ) -> bytes:
+    def _response(self, sock: socket.socket, *args: Any, **named: Any) -> http.client.HTTPResponse:
+        """Return a response whose every read, of its head too, ends at the deadline."""
+        response = http.client.HTTPResponse(sock, *args, **named)
+        response.fp = io.BufferedReader(_TimedReader(response.fp.detach(), sock, self._left))
+        return response
+
+    def _read(self, response: http.client.HTTPResponse, limit_bytes: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
         while piece := response.read1(CHUNK_BYTES):
@@ -155,8 +158,6 @@ class Connection:
             if size > limit_bytes:
                 raise Rejected("body_too_large", f"the answer of {self._host} is over {limit_bytes} bytes")
             pieces.append(piece)
-            if connection.sock is not None:
-                connection.sock.settimeout(self._left(deadline))
         if response.length:
             raise http.client.IncompleteRead(b"".join(pieces), response.length)
         response.close()
@@ -168,11 +169,38 @@ class Connection:
         through = "" if proxy is None else f" through the proxy {_address(proxy.host, proxy.port)}"
         return f"{_address(self._host, self._port)}{through}"
 
-    def _left(self, deadline: float) -> float:
-        left = deadline - self._clock.monotonic_seconds()
+    def _left(self) -> float:
+        left = self._deadline - self._clock.monotonic_seconds()
         if left <= 0:
             raise TimeoutError("deadline passed")
         return left
+
+
+class _TimedReader(io.RawIOBase):
+    """Reads a socket, each time for as long as is left: a timeout alone starts anew with each byte."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, left: Callable[[], float]) -> None:
+        self._raw = raw
+        self._sock = sock
+        self._left = left
+
+    def readable(self) -> bool:
+        """Tell that this can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there into a buffer.
+
+        Raises:
+            OSError: There is no time left, or the connection broke.
+        """
+        self._sock.settimeout(self._left())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Close it; may be called twice."""
+        self._raw.close()
+        super().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +246,20 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """Return what went wrong, for a line of a log: an error may hold what a server sent."""
+    text = str(error)[:REASON_CHARACTERS]
+    return "".join(letter if letter.isprintable() else "?" for letter in text) or type(error).__name__
+
+
+def _require_sendable(headers: Mapping[str, str]) -> None:
+    """Return if headers can be sent; what they hold is not repeated, as it may be a secret.
+
+    Raises:
+        Retryable: Not as they are now.
+    """
+    for name, value in headers.items():
+        if not _SENDABLE(value):
+            raise Retryable(f"the header {name} cannot be sent: a token is one line of plain characters")
 
 
 def _unpacked(raw: bytes, encoding: str, limit_bytes: int) -> bytes:

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from secondsight.agent.answers import code_and_message, json_of, sent_ms
 from secondsight.agent.connection import Answer
 from secondsight.agent.counts import Counts
+from secondsight.agent.secret import read_secret
 from secondsight.agent.transport import Observed, Transport
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
@@ -31,7 +33,10 @@ RENEW_SHARE = 2 / 3
 
 BACKOFF_SECONDS = 2.0
 BACKOFF_MAXIMUM_SECONDS = 300.0
+LEAST_SECONDS = 1.0
 LOOK_SECONDS = 3600.0
+SECRET_CHARACTERS = 200
+FOREVER_MS = 253_402_300_799_999
 JOIN_SECONDS = 5.0
 NO_TOKEN_STATUS = frozenset({401})
 
@@ -107,12 +112,19 @@ class Enroller:
 
     @property
     def renew_ms(self) -> int | None:
-        """Return when the token is to be renewed, epoch ms; None where there is none that ever expires."""
+        """Return when the token is to be renewed, epoch ms; None where there is none that ever expires.
+
+        Where this host's clock has gone back since the token came, that is now: how old it is cannot be told.
+        """
         try:
-            renew_ms = json.loads((self._parts.folder / EXPIRY_FILE).read_text())["renewMs"]
-        except (OSError, ValueError, KeyError, TypeError):
+            told = json.loads((self._parts.folder / EXPIRY_FILE).read_text())
+            renew_ms, kept_ms = told["renewMs"], told.get("keptMs", 0)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return renew_ms if isinstance(renew_ms, int) and renew_ms > 0 else None
+        if not (isinstance(renew_ms, int) and isinstance(kept_ms, int) and renew_ms > 0):
+            return None
+        now_ms = self._clock.now_ms()
+        return renew_ms if kept_ms <= now_ms else min(renew_ms, now_ms)
 
     def note_answer(self, status: int) -> None:
         """Take note of the gateway's answer to something else: a token that it refuses is of no use."""
@@ -134,7 +146,7 @@ class Enroller:
         while not self._ending:
             done = self._guarded_step()
             failures = 0 if done else failures + 1
-            self._wait(self._pause_seconds(failures) if failures else self._seconds_left())
+            self._wait(self._pause_seconds(failures) if failures else max(self._seconds_left(), LEAST_SECONDS))
 
     def step(self) -> bool:
         """Do what is due; return whether all is well now."""
@@ -157,40 +169,54 @@ class Enroller:
     def _enrol(self) -> bool:
         path = self._parts.settings.join_token_file
         try:
-            secret = path.read_text().strip()
-        except OSError as error:
+            secret = read_secret(path, "join token file")
+        except Retryable as error:
             reason = "its token is refused" if self._refused else "it has no token yet"
-            raise Retryable(f"{reason}, and the join token file {path} cannot be read: {error.strerror}") from error
+            raise Retryable(f"{reason}, and the {error}") from error
         return self._ask(secret, "enrolled")
 
     def _renew(self) -> bool:
-        return self._ask((self._parts.folder / TOKEN_FILE).read_text().strip(), "renewed its token")
+        return self._ask(read_secret(self._parts.folder / TOKEN_FILE), "renewed its token")
 
     def _ask(self, secret: str, word: str) -> bool:
         parts = self._parts
         applicant = {"collectorId": parts.collector_id, "hostId": parts.host_id, "machine": self._machine()}
+        self._keep_times(min(self.renew_ms or FOREVER_MS, self._clock.now_ms()))
         answer = parts.asking.enrol(secret, json.dumps(applicant).encode())
-        told = _json_of(answer)
-        if answer.status == 200 and isinstance(told.get("token"), str):
-            self._keep(told)
+        told = json_of(answer)
+        if answer.status == 200 and _is_secret(told.get("token")):
+            self._keep(told, answer)
             self._refused, self._said = False, ""
             logger.info("agent %s %s; its token is in %s", parts.collector_id, word, parts.folder / TOKEN_FILE)
             return True
-        error = told.get("error", {})
-        code, message, hint = (str(error.get(name, "")) for name in ("code", "message", "hint"))
+        code, message = code_and_message(answer)
         self._say(
-            f"the gateway does not enrol this agent ({answer.status} {code}: {message}); what it collects waits in "
-            f"its spool{f'. {hint}' if hint else ''}"
+            f"the gateway does not enrol this agent ({answer.status} {code}: {message}); "
+            "what it collects waits in its spool"
         )
         parts.counts.add("enrol_failed")
         return False
 
-    def _keep(self, told: dict[str, Any]) -> None:
+    def _keep(self, told: dict[str, Any], answer: Answer) -> None:
+        """Keep a token, and when to renew it by this host's clock, which need not be right."""
         now_ms = self._clock.now_ms()
         expires_ms = told.get("expiresMs")
-        renew_ms = round(now_ms + RENEW_SHARE * (expires_ms - now_ms)) if isinstance(expires_ms, int) else 0
-        _write(self._parts.folder / EXPIRY_FILE, json.dumps({"renewMs": renew_ms, "tokenId": told.get("tokenId")}))
         _write(self._parts.folder / TOKEN_FILE, told["token"] + "\n")
+        if not isinstance(expires_ms, int) or not 0 < expires_ms < FOREVER_MS:
+            self._keep_times(0)
+            return
+        given_ms = sent_ms(answer)
+        life_ms = expires_ms - (now_ms if given_ms is None else given_ms)
+        self._keep_times(round(now_ms + (RENEW_SHARE * life_ms if life_ms > 0 else LOOK_SECONDS * 1000)))
+
+    def _keep_times(self, renew_ms: int) -> None:
+        """Keep when to renew, 0 for never.
+
+        Before the gateway is asked that is at once: a disk that would not take a token has it not replaced, and an
+        agent that dies between the two files renews.
+        """
+        times = {"renewMs": renew_ms, "keptMs": self._clock.now_ms()}
+        _write(self._parts.folder / EXPIRY_FILE, json.dumps(times))
 
     def _seconds_left(self) -> float:
         """Return how long until the token is to be renewed; long for one that lives for ever."""
@@ -200,7 +226,7 @@ class Enroller:
     def _machine(self) -> str:
         """Return a text that only this machine knows: of its machine id, else random and kept."""
         try:
-            text = (self._parts.root / "etc/machine-id").read_text().strip()
+            text = (self._parts.root / "etc/machine-id").read_text(errors="replace").strip()
         except OSError:
             text = ""
         if not text:
@@ -277,11 +303,6 @@ def _write(path: Path, text: str) -> None:
     temporary.rename(path)
 
 
-def _json_of(answer: Answer) -> dict[str, Any]:
-    try:
-        told = json.loads(answer.body)
-    except ValueError:
-        return {}
-    if not isinstance(told, dict):
-        return {}
-    return told if isinstance(told.get("error", {}), dict) else {}
+def _is_secret(told: object) -> bool:
+    """Tell whether a text can be a token: one that cannot be sent is of no use."""
+    return isinstance(told, str) and 0 < len(told) <= SECRET_CHARACTERS and told.isascii() and told.isprintable()

@@ -17,6 +17,7 @@ from secondsight.agent.counts import Counts
 from secondsight.agent.exposition import Exposition, parse, syntax_of
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.mapping import Mapped, Mapper
+from secondsight.agent.secret import read_secret
 from secondsight.agent.target import Target
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -131,7 +132,7 @@ class ScrapeReader:
     def _fetch(self) -> Answer:
         headers = {"Accept": ACCEPT, "Accept-Encoding": "gzip", "User-Agent": "secondsight-agent"}
         if self._target.token_file is not None:
-            headers["Authorization"] = f"Bearer {self._target.token_file.read_text().strip()}"
+            headers["Authorization"] = f"Bearer {read_secret(self._target.token_file)}"
         answer = self._connection.request(
             "GET",
             self._request_target,

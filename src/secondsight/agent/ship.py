@@ -10,8 +10,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from secondsight.agent.answers import code_and_message, json_of, retry_after_seconds
+from secondsight.agent.answers import CODE_CHARACTERS, code_and_message, json_of, retry_after_seconds, shown
 from secondsight.agent.aside import Aside
 from secondsight.agent.batch import Outgoing, outgoing
 from secondsight.agent.connection import Answer
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422})
 CONFIRMED_MAXIMUM = 100_000
+CODES_MAXIMUM = 100
+TIME_MAXIMUM_MS = 253_402_300_799_999
 TEND_EVERY_SECONDS = 60.0
 REPORT_EVERY_SECONDS = 30.0
 REPORT_AGAIN_SECONDS = 600.0
@@ -289,8 +292,9 @@ class Shipper:
         self._parts.counts.add("shipped_bytes", len(body))
         self._parts.counts.add("ship_requests")
         told = json_of(answer)
-        if answer.status == 200 and isinstance(told.get("receivedMs"), int) and isinstance(told.get("sentMs"), int):
-            exchange = Exchange(sent_ms, told["receivedMs"], told["sentMs"], answered_ms)
+        received_ms, replied_ms = told.get("receivedMs"), told.get("sentMs")
+        if answer.status == 200 and _is_time(received_ms) and _is_time(replied_ms):
+            exchange = Exchange(sent_ms, received_ms, replied_ms, answered_ms)
             self._parts.offset.learn(exchange, self._clock.monotonic_seconds())
         return answer
 
@@ -306,7 +310,7 @@ class Shipper:
             _require_accepted(self._send(body))
         except Rejected as error:
             self._report_at = now + REPORT_AGAIN_SECONDS
-            self._log_once(f"declaration:{error.code}", f"losses cannot be declared: {error.message}")
+            self._log_once(f"declaration:{self._known_code(error.code)}", f"losses cannot be declared: {error.message}")
             return
         parts.spools.reported([entry.number for entry in entries])
 
@@ -314,14 +318,22 @@ class Shipper:
         if len(self._confirmed) > CONFIRMED_MAXIMUM:
             self._confirmed.clear()
         self._confirmed.update(frame.definitions for frame in frames)
-        for item in json_of(answer).get("rejected", ()):
-            code = str(item.get("code", "unknown"))
+        told = json_of(answer).get("rejected")
+        items = [item for item in told if isinstance(item, dict)] if isinstance(told, list) else []
+        for item in items:
+            code = self._known_code(shown(item.get("code", "unknown"), CODE_CHARACTERS))
             self._parts.counts.add(f"rejected:{code}")
             index = item.get("index")
-            host = frames[index].host_id if isinstance(index, int) and index < len(frames) else ""
-            self._log_once(code, f"{item.get('message', '')} (host {host})")
+            host = frames[index].host_id if isinstance(index, int) and 0 <= index < len(frames) else ""
+            self._log_once(code, f"{shown(item.get('message', ''))} (host {host})")
+
+    def _known_code(self, code: str) -> str:
+        """Return a code, or one for all beyond the first so many: a gateway that makes them up costs no memory."""
+        is_kept = code in self._codes_logged or len(self._codes_logged) < CODES_MAXIMUM
+        return code if is_kept else "other"
 
     def _set_aside(self, member: ClassSpool, record: SpoolRecord, code: str) -> None:
+        code = self._known_code(code)
         self._parts.aside.keep(record.payload, record.sequence, code)
         self._parts.spools.lose(member, record, LossReason.REFUSED)
         self._parts.counts.add(f"rejected:{code}")
@@ -331,6 +343,11 @@ class Shipper:
         if code not in self._codes_logged:
             self._codes_logged.add(code)
             logger.warning("gateway refused data: %s: %s", code, message)
+
+
+def _is_time(told: object) -> TypeGuard[int]:
+    """Tell whether a gateway's word is a time: one beyond all clocks would put every tick there."""
+    return isinstance(told, int) and 0 < told <= TIME_MAXIMUM_MS
 
 
 def _require_accepted(answer: Answer) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Protocol
 
 from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.secret import read_secret
 from secondsight.clock import Clock
-from secondsight.errors import Retryable
 
 CONTENT_TYPE = "application/x-secondsight-frame"
 JSON_TYPE = "application/json"
@@ -112,11 +112,7 @@ class GatewayTransport:
         )
 
     def _headers(self) -> dict[str, str]:
-        try:
-            token = self._token_file.read_text().strip()
-        except OSError as error:
-            raise Retryable(f"token file {self._token_file} cannot be read: {error.strerror}") from error
-        return {"Authorization": f"Bearer {token}", "User-Agent": "secondsight-agent"}
+        return {"Authorization": f"Bearer {read_secret(self._token_file)}", "User-Agent": "secondsight-agent"}
 
     def close(self) -> None:
         """Close the connection."""

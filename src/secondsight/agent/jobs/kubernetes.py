@@ -18,6 +18,7 @@ from secondsight.agent.jobs.podresources import PodResourcesClient
 from secondsight.agent.jobs.pods import FoundPods, Naming, PodFacts, PodKey, holdings_of
 from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Station
 from secondsight.agent.jobs.settings import KubernetesConfig
+from secondsight.agent.secret import read_secret
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.mapping.intervals import Listing
@@ -113,16 +114,13 @@ class KubernetesReader:
         except SecondsightError as error:
             self._means.counts.add("pod_list_failed")
             self._complain(f"the list of pods is not to be had, phases and labels are unknown: {error}")
-        except OSError as error:
-            self._means.counts.add("pod_list_failed")
-            self._complain(f"the token for the list of pods cannot be read: {error}")
         return None
 
     def _ask_for_pods(self, connection: Connection) -> dict[PodKey, PodFacts]:
         parts = urlsplit(self._config.pods_url)
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._config.token_file is not None:
-            headers["Authorization"] = f"Bearer {self._config.token_file.read_text().strip()}"
+            headers["Authorization"] = f"Bearer {read_secret(self._config.token_file)}"
         answer = connection.request(
             "GET",
             (parts.path or "/pods") + (f"?{parts.query}" if parts.query else ""),

@@ -21,6 +21,7 @@ from secondsight.agent.jobs.settings import SacctConfig
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob
 from secondsight.agent.jobs.slurmtext import SQUEUE_FIELDS, NodeGpus, sinfo_gpus, squeue_jobs
 from secondsight.agent.jobs.waits import QueueWaits
+from secondsight.agent.secret import read_secret
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.mapping.cells import part_text
@@ -157,7 +158,7 @@ class SchedulerReader:
         parts = urlsplit(self._config.jobs_url)
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._config.token_file is not None:
-            headers["X-SLURM-USER-TOKEN"] = self._config.token_file.read_text().strip()
+            headers["X-SLURM-USER-TOKEN"] = read_secret(self._config.token_file)
         answer = self._jobs.request(
             "GET",
             parts.path + (f"?{parts.query}" if parts.query else ""),
