@@ -14,6 +14,7 @@ from pathlib import Path
 
 from secondsight.agent.jobs.devices import Gpu, numbered, part_of
 from secondsight.agent.jobs.environment import job_id_of, kept, owner_of
+from secondsight.agent.jobs.handed import read_handed
 from secondsight.mapping.allocation import Holding, Owner, Share
 from secondsight.mapping.cells import Key
 
@@ -81,13 +82,11 @@ def _add(found: FoundFiles, place: Key | None, owners: Sequence[Owner], written_
 def _files(folder: Path) -> Iterator[tuple[int, int | None, str, int]]:
     """Give (number, instance, text, time of writing in ms) of the files of GPUs."""
     with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if _NAME(entry.name) and entry.is_file())
+        names = sorted(entry.name for entry in entries if _NAME(entry.name) and entry.is_file(follow_symlinks=False))
     for name in names[:FILES_MAXIMUM]:
         found = _NAME(name)
         try:
-            with (folder / name).open("rb") as file:
-                text = file.read(FILE_MAXIMUM_BYTES).decode(errors="replace")
-                written_ms = int(os.fstat(file.fileno()).st_mtime * 1000)
+            text, written_ms = read_handed(folder / name, FILE_MAXIMUM_BYTES)
         except OSError:
             continue
         if found:
@@ -98,5 +97,5 @@ def _variables(text: str) -> dict[str, str]:
     try:
         read = json.loads(text)
         return kept({str(name): str(value) for name, value in read.items()})
-    except (ValueError, AttributeError):
+    except (ValueError, RecursionError, AttributeError):
         return {}

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.agent.jobs.environment import job_id_of, kept
+from secondsight.agent.jobs.handed import read_handed
 
 FILES_MAXIMUM = 10_000
 FILE_MAXIMUM_BYTES = 1 << 20
+TIME_MAXIMUM_MS = 253_402_300_799_999
 MODE = 0o640
 
 
@@ -113,9 +115,7 @@ def runs_of(hooks: Iterable[Hook]) -> tuple[list[Run], list[Hook]]:
 
 def _read(path: Path, more: str) -> Hook | None:
     try:
-        with path.open("rb") as file:
-            text = file.read(FILE_MAXIMUM_BYTES).decode(errors="replace")
-            written_ms = int(os.fstat(file.fileno()).st_mtime * 1000)
+        text, written_ms = read_handed(path, FILE_MAXIMUM_BYTES)
     except OSError:
         return None
     time_ms, variables = _fields(text, written_ms)
@@ -128,8 +128,10 @@ def _fields(text: str, written_ms: int) -> tuple[int, dict[str, str]]:
     try:
         read = json.loads(text)
         pairs = {str(name): str(value) for name, value in read["variables"].items()}
-        return int(read["time_ms"]), pairs
-    except (ValueError, KeyError, TypeError, AttributeError):
+        time_ms = int(read["time_ms"])
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError):
         pairs = dict(re.findall(r"^(?:export )?([A-Za-z_]\w*)=(.*)$", text, re.MULTILINE))
+    else:
+        return time_ms if 0 < time_ms <= TIME_MAXIMUM_MS else written_ms, pairs
     stated = pairs.get("TIME_MS", "")
     return int(stated) if re.fullmatch(r"\d{12,14}", stated) else written_ms, pairs

@@ -161,7 +161,7 @@ class Follower:
         if answer.status == 304:
             self._wanted = self._parts.stage.plan.etag
             return None
-        if answer.status != 200 or not etag:
+        if answer.status != 200 or not 0 < len(etag) <= ETAG_LENGTH_MAXIMUM or not etag.isprintable():
             raise Retryable(f"the gateway answered {answer.status} to a request for the plan")
         return parse_plan(answer.body, etag)
 

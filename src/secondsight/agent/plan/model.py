@@ -14,6 +14,8 @@ from secondsight.model import EntityKind
 
 WINDOW_MS = 30_000
 FULL_MS = 1000
+DAY_MS = 86_400_000
+TIME_MAXIMUM_MS = 253_402_300_799_999
 SESSIONS_MAXIMUM = 1000
 
 
@@ -115,8 +117,8 @@ def parse_plan(body: bytes, etag: str) -> Plan:
         kinds = told["after"] if told.get("after") else told["kinds"]
         sessions = [_session(item) for item in told.get("sessions", ())[:SESSIONS_MAXIMUM]]
         return Plan(etag, _kinds(kinds), tuple(sessions), frozenset(map(str, told.get("jobs", ()))))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Rejected("bad_plan", f"the plan cannot be read: {error!r}") from error
+    except (ValueError, OverflowError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise Rejected("bad_plan", f"the plan cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _kinds(told: Mapping[str, Any]) -> dict[EntityKind, KindPlan]:
@@ -126,7 +128,9 @@ def _kinds(told: Mapping[str, Any]) -> dict[EntityKind, KindPlan]:
 
 def _kind(told: Mapping[str, Any]) -> KindPlan:
     metrics = told.get("metrics", "all")
-    return KindPlan(int(told.get("intervalMs") or 0), None if metrics == "all" else frozenset(map(str, metrics)))
+    return KindPlan(
+        _bounded(told.get("intervalMs") or 0, DAY_MS), None if metrics == "all" else frozenset(map(str, metrics))
+    )
 
 
 def _session(told: Mapping[str, Any]) -> Session:
@@ -136,6 +140,11 @@ def _session(told: Mapping[str, Any]) -> Session:
         str(told["id"]),
         None if kinds == "all" else frozenset(known[name] for name in kinds if name in known),
         EVERYTHING if entities == "all" else Selection(entities=frozenset(map(str, entities))),
-        int(told["fromMs"]),
-        int(told["untilMs"]),
+        _bounded(told["fromMs"], TIME_MAXIMUM_MS),
+        _bounded(told["untilMs"], TIME_MAXIMUM_MS),
     )
+
+
+def _bounded(told: Any, most: int) -> int:
+    """Return a number of a plan within 0 to `most`; what times have to be worked out with stays small."""
+    return min(max(int(told), 0), most)

@@ -65,7 +65,7 @@ class Receiver:
         """Return what came since the last call, in order, without what a later datagram of the sender says too."""
         with self._lock:
             taken, self._pile, self._pile_bytes = self._pile, [], 0
-        newest = {_sender_part(datagram.data): number for number, datagram in enumerate(taken)}
+        newest = {_sender_part(datagram): number for number, datagram in enumerate(taken)}
         kept = set(newest.values())
         return [one for number, one in enumerate(taken) if number in kept or EVENTS_KEY in one.data]
 
@@ -109,8 +109,9 @@ class Receiver:
                 self._pile_bytes += len(data) + 200
 
 
-def _sender_part(data: bytes) -> bytes:
-    return data.partition(SEQUENCE_KEY)[0]
+def _sender_part(datagram: Datagram) -> tuple[int, int | None, bytes]:
+    """Return what all datagrams of a process have in common, and none of another, whatever that says it is."""
+    return datagram.pid, datagram.uid, datagram.data.partition(SEQUENCE_KEY)[0]
 
 
 def _sender(ancillary: "list[tuple[int, int, bytes]]") -> tuple[int, int | None]:
