@@ -2,6 +2,8 @@
 
 import itertools
 import re
+import shutil
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from foreign_rig import Foreign
+from foreign_rig import CATALOGUE, Foreign
 from gateway_fixture import serving
 from prometheus_server import PROMETHEUS, VMAGENT, exporter, prometheus, vmagent, wait_until
 from secondsight.clock import SystemClock
 
+BUILD = Path(__file__).parents[1] / ".build"
 UUIDS = tuple(f"GPU-00000000-0000-0000-0000-00000000000{n}" for n in range(4))
 
 
@@ -103,6 +106,34 @@ def test_vmagent_writes_every_scrape(tmp_path: Path) -> None:
             seen = page.given
             wait_until(lambda: energy_of(gateway) >= seen, lambda: log(tmp_path))
         check_cells(gateway, seen)
+
+
+def test_the_client_library_of_prometheus_writes_by_the_second_version(tmp_path: Path) -> None:
+    program = second_version_client()
+    with serving(tmp_path, SystemClock(), catalogue=(CATALOGUE,)) as run:
+        gateway = Foreign(run, run.token(name="prom"))
+        command = [str(program), f"http://127.0.0.1:{run.port}", gateway.token]
+        told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert told.stdout.splitlines() == ["2 1 0"] * 3, told.stderr
+        cells = gateway.cells()
+        assert [value for name, value in sorted(cells.items()) if "celsius" in name] == [40, 41, 42]
+        assert [sum(buckets) for _, _, _, _, buckets, _, _ in gateway.histograms()] == [3, 3, 3]
+        assert {one["message"] for one in gateway.refused()} == {"not_in_the_catalogue"}
+
+
+def second_version_client() -> Path:
+    """Build the program that writes by 2.0, once; skip where that cannot be done."""
+    program = BUILD / "remote-write-client"
+    if not program.exists():
+        go = shutil.which("go")
+        if go is None:
+            pytest.skip("there is no go on this machine to build a sender of remote write 2.0 with")
+        command = [go, "build", "-o", str(program), "."]
+        folder = Path(__file__).parent / "remote_write_client"
+        built = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+        if built.returncode:
+            pytest.skip(f"a sender of remote write 2.0 cannot be built: {built.stderr[-200:]}")
+    return program
 
 
 def energy_of(gateway: Foreign) -> int:
