@@ -126,7 +126,7 @@ def ledger_line(body: Body) -> str:
     entries = body["entries"]
     wrong = sum(not entry["balanced"] for entry in entries)
     shown = f"{len(entries)} of {body['total']} minutes"
-    records = sum(each["records"] for each in body["waiting"])
+    records = sum(each["records"] for each in body.get("waiting", ()))
     spooled = f"; {records:,} records wait in spools of these hosts" if records else ""
     return (f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up") + spooled
 
