@@ -158,11 +158,14 @@ def test_a_pod_owns_the_gpu_that_its_labels_name(store: ChdbStore) -> None:
         flow.put(write(one, first_request(series_message(labels, sample)), T0 + 1000 * step + 100, step))
     flow.rig.settle()
     found = flow.rows("allocations", "entity, job_id, owner_team, start_time, end_time", "start_time")
-    assert [(entity, job, team) for entity, job, team, *_ in found] == [
-        (GPU, "team-a/train-0", "team-a"),
-        (GPU, "team-a/train-1", "team-a"),
-    ][: len(found)]
-    assert found
+    first, second = ((row[:3], *(_ms(time) for time in row[3:])) for row in found)
+    assert first == ((GPU, "team-a/train-0", "team-a"), T0, T0 + 3000)
+    assert second == ((GPU, "team-a/train-1", "team-a"), T0 + 3000, None)
+    assert flow.rows("gpu_1s", "job_id")[0] == ("team-a/train-0",)
+
+
+def _ms(time: Any) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason=f"the corpus is not at {CORPUS}")
