@@ -46,6 +46,15 @@ def test_a_token_that_cannot_be_sent_is_in_no_error(tmp_path: Path, data: bytes)
     assert found.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    "url", ["http://me:HIDDEN@", "ftp://me:HIDDEN@h", "http://me:HIDDEN@h", "http://me:HIDDEN@h:99999"]
+)
+def test_an_address_with_a_password_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(Rejected, match="bad_url") as found:
+        Connection(url, SystemClock())
+    assert "HIDDEN" not in repr(found.value)
+
+
 @contextmanager
 def dripping(head: bytes, each: bytes) -> Iterator[tuple[str, threading.Event]]:
     """Serve one request with `head` and then drops for ever; the event says that the other side hung up."""

@@ -109,7 +109,7 @@ def test_an_agent_enrols_renews_is_revoked_and_comes_back(tmp_path: Path, caplog
             silent = ticks_of(run)
             threading.Event().wait(1.0)
             assert ticks_of(run) == silent
-            assert readmit(metadata, "t1", "agent-1")
+            assert readmit(metadata, "t1", "agent-1", SystemClock().now_ms())
             join.write_text(create_join_token(metadata, JoinSpec("t1", "again", "c1"), 0).secret)
             wait_for(lambda: len(ticks_of(run)) > len(silent) + 5, "nothing arrived after it was admitted again")
             secrets = {secret, first.strip(), token.read_text().strip(), join.read_text()}
@@ -179,6 +179,24 @@ def test_a_replaced_token_stays_good_for_its_grace_time(tmp_path: Path):
         assert run.call("GET", "/v1/agents/agent-1/plan?host=host-1", headers=headers).status == 200
         run.clock.move(3601)
         assert run.call("GET", "/v1/agents/agent-1/plan?host=host-1", headers=headers).code == "token_expired"
+
+
+def test_a_machine_that_was_replaced_has_no_token_any_more(tmp_path: Path):
+    with serving(tmp_path) as run:
+        metadata, now_ms = run.stores.metadata, run.clock.now_ms()
+        join = create_join_token(metadata, JoinSpec("t1", "j", "c1"), now_ms).secret
+        old, known = (enrol(run, join)[1]["token"] for _ in range(2))
+        headers = {"Authorization": f"Bearer {known}"}
+        assert run.call("GET", "/v1/agents/agent-1/plan?host=host-1", headers=headers).status == 200
+        assert readmit(metadata, "t1", "agent-1", now_ms)
+        assert enrol(run, old, machine="thief")[0] == 401
+        assert enrol(run, known)[1]["error"]["code"] == "collector_not_allowed", "remembered, and yet refused"
+        assert enrol(run, join, machine="m2")[0] == 200
+        assert enrol(run, join)[1]["error"]["code"] == "collector_taken"
+        with reading(metadata) as connection:
+            told = connection.execute(select(AUDIT.c.outcome, AUDIT.c.tenant_id).where(AUDIT.c.action == "agent_enrol"))
+            refused = {row.outcome: row.tenant_id for row in told}
+    assert refused["collector_taken"] == refused["collector_not_allowed"] == "t1"
 
 
 def test_attempts_from_one_address_are_limited(tmp_path: Path):

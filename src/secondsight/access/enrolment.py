@@ -142,7 +142,8 @@ def renew(metadata: Engine, identity: Identity, applicant: Applicant, terms: Ter
     """Give an enrolled agent another token for the one that it has.
 
     Raises:
-        Rejected(collector_not_allowed): The token is not that of an enrolled agent, or of another one.
+        Rejected(collector_not_allowed): The token is not that of an enrolled agent, or of another one, or the agent was
+            admitted anew since.
         Rejected(collector_taken, collector_revoked): As `enrol_by_join_token`.
     """
     bound = identity.host_id and identity.collector_pattern == applicant.collector_id
@@ -177,11 +178,26 @@ def revoke(metadata: Engine, tenant_id: str, token_id: str, now_ms: int) -> str:
     return f"agent {token['collector_pattern']}"
 
 
-def readmit(metadata: Engine, tenant_id: str, collector_id: str) -> bool:
-    """Forget that a collector was enrolled or revoked, so that any machine may enrol as it; False where none was."""
+def readmit(metadata: Engine, tenant_id: str, collector_id: str, now_ms: int) -> bool:
+    """Forget that a collector was enrolled or revoked, so that any machine may enrol as it; False where none was.
+
+    Its tokens are revoked: the machine that had them is no longer it.
+    """
     mine = and_(ENROLMENTS.c.tenant_id == tenant_id, ENROLMENTS.c.collector_id == collector_id)
+    tokens = and_(TOKENS.c.tenant_id == tenant_id, TOKENS.c.collector_pattern == collector_id, TOKENS.c.host_id != "")
     with writing(metadata) as connection:
-        return connection.execute(delete(ENROLMENTS).where(mine)).rowcount > 0
+        if not connection.execute(delete(ENROLMENTS).where(mine)).rowcount:
+            return False
+        live = update(TOKENS).where(tokens, TOKENS.c.revoked_ms.is_(None))
+        connection.execute(live.values(revoked_ms=now_ms))
+        return True
+
+
+def tenant_of_join_token(metadata: Engine, secret: str) -> str:
+    """Return whose join token a secret is, of one that is over too; "" where it is nobody's."""
+    found = select(JOIN_TOKENS.c.tenant_id).where(JOIN_TOKENS.c.secret_sha256 == digest_of(secret))
+    with reading(metadata) as connection:
+        return connection.execute(found).scalar() or ""
 
 
 def _join_token(metadata: Engine, secret: str, now_ms: int) -> RowMapping:
@@ -216,14 +232,18 @@ def _enrol(
     machine = sha256(applicant.machine.encode("utf-8", "surrogatepass")).digest()
     with writing(metadata) as connection:
         connection.execute(insert(TOKENS).values(**row))
-        known = connection.execute(select(ENROLMENTS).where(_key(spec, applicant))).mappings().first()
+        known = connection.execute(select(ENROLMENTS).where(_key(spec, applicant)).with_for_update()).mappings().first()
         _check_known(known, machine, applicant)
-        if known is None and join_id is not None:
-            _use(connection, join_id)
+        enrolment = _enrolment(spec, applicant, machine, issued, now_ms)
         if known is not None:
             _let_expire(connection, known["token_id"], now_ms + terms.grace_ms)
-            connection.execute(delete(ENROLMENTS).where(_key(spec, applicant)))
-        connection.execute(insert(ENROLMENTS).values(**_enrolment(spec, applicant, machine, issued, now_ms)))
+            connection.execute(update(ENROLMENTS).where(_key(spec, applicant)).values(**enrolment))
+        elif join_id is not None:
+            _use(connection, join_id)
+            connection.execute(insert(ENROLMENTS).values(**enrolment))
+        else:
+            message = f"collector {applicant.collector_id!r} is not enrolled any more"
+            raise Rejected("collector_not_allowed", message, "enrol with a join token")
     expires_ms = spec.expires_ms or now_ms + terms.lifetime_ms
     return Enrolled(issued, spec.tenant_id, spec.cluster_id, expires_ms, renewed=known is not None)
 
@@ -284,6 +304,8 @@ def _revoke_agent(metadata: Engine, token: RowMapping, now_ms: int) -> None:
         ENROLMENTS.c.cluster_id == token["cluster_id"],
         ENROLMENTS.c.collector_id == collector_id,
     )
-    with writing(metadata) as connection:
-        connection.execute(update(TOKENS).where(siblings).values(revoked_ms=now_ms))
+    with writing(
+        metadata
+    ) as connection:  # the enrolment first: a renewal under way is waited for, and its token goes too
         connection.execute(update(ENROLMENTS).where(mine).values(revoked_ms=now_ms))
+        connection.execute(update(TOKENS).where(siblings).values(revoked_ms=now_ms))

@@ -131,10 +131,10 @@ def _tokens_readmit(arguments: argparse.Namespace) -> int:
     from secondsight.access.enrolment import readmit
 
     with metadata(arguments) as engine:
-        if not readmit(engine, arguments.tenant, arguments.collector_id):
+        if not readmit(engine, arguments.tenant, arguments.collector_id, now_ms()):
             raise Rejected("not_found", f"no collector {arguments.collector_id!r} was ever enrolled")
         audit(engine, arguments.tenant, "agent_readmit", f"collector {arguments.collector_id}")
-    return say(f"{arguments.collector_id} may enrol again, with a join token")
+    return say(f"{arguments.collector_id} may enrol again, with a join token; tokens that it had are revoked")
 
 
 def _join_create(arguments: argparse.Namespace) -> int:

@@ -50,12 +50,10 @@ class Connection:
             proxy: `http://[USER:PASSWORD@]HOST:PORT` to go through; "" for none.
 
         Raises:
-            Rejected: `bad_url`.
+            Rejected: `bad_url`; what may be a password is not repeated.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Rejected("bad_url", f"{url!r} is no http or https address")
-        self._host, self._port, self._clock = parts.hostname, parts.port, clock
+        parts = _parts_of(url)
+        self._host, self._port, self._clock = parts.hostname or "", parts.port, clock
         self._proxy = parse_proxy(proxy) if proxy else None
         self._tls = _tls_context(ca_file) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
@@ -234,6 +232,20 @@ def parse_proxy(text: str) -> Proxy:
         user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         headers["Proxy-Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
     return Proxy(parts.hostname, port, headers)
+
+
+def _parts_of(url: str) -> SplitResult:
+    shown = repr(url) if "@" not in url else f"...{url[url.rindex('@') :]!r}"
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise Rejected("bad_url", f"{shown} is no http or https address")
+    if parts.username is not None:
+        raise Rejected("bad_url", f"{shown} holds a user or a password", "name a token_file beside it")
+    return parts
 
 
 def _address(host: str, port: int | None) -> str:

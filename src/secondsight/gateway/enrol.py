@@ -19,6 +19,7 @@ from secondsight.access.enrolment import (
     Terms,
     enrol_by_join_token,
     renew,
+    tenant_of_join_token,
 )
 from secondsight.access.identity import Role
 from secondsight.access.tokens import Authenticator
@@ -89,7 +90,7 @@ class Enrolments:
             enrolled = self._enrolled(secret, applicant, now_ms)
         except Rejected as error:
             if error.code not in ("token_missing", "token_invalid"):
-                self._audit(applicant, "", now_ms, error.code)
+                self._audit(applicant, self._tenant_of(secret), now_ms, error.code)
             raise
         self._audit(applicant, enrolled.tenant_id, now_ms, "ok", enrolled)
         return orjson.dumps(
@@ -110,6 +111,15 @@ class Enrolments:
             message = f"the token {identity.name!r} has the role {identity.role} and enrols nobody"
             raise Rejected("role_cannot_write", message, "use a join token")
         return renew(self._metadata, identity, applicant, self._terms, now_ms)
+
+    def _tenant_of(self, secret: str) -> str:
+        """Return whose tenant a refusal concerns, "" where a secret is nobody's."""
+        if secret.startswith(JOIN_PREFIX):
+            return tenant_of_join_token(self._metadata, secret)
+        try:
+            return self._authenticator.authenticate(secret).tenant_id
+        except Rejected:
+            return ""
 
     def _audit(
         self, applicant: Applicant, tenant_id: str, now_ms: int, outcome: str, enrolled: Enrolled | None = None
