@@ -145,7 +145,7 @@ def _add_agent(commands: "argparse._SubParsersAction[_Parser]") -> None:
         title="words", metavar="WORD", required=True, parser_class=_HookParser
     )
     for word, hook in (("start", "prolog"), ("end", "epilog")):
-        example = f"secondsight agent job {word} --dir /var/spool/secondsight/jobs"
+        example = f"secondsight agent job {word} --dir /var/lib/secondsight/jobs"
         said = _command(words, word, f"say in the {hook} that a job {word}s; never fails the job", _agent_job, example)
         said.add_argument("--dir", type=Path, required=True, metavar="DIR", help="what agent.slurm.hooks_dir names")
         said.add_argument("--model-variable", default="", metavar="NAME", help="variable that names the AI model")

@@ -27,7 +27,16 @@ SIGNS = {Level.OK: "ok     ", Level.WARNING: "WARNING", Level.FAULT: "FAULT  ", 
 
 def doctor_command(arguments: argparse.Namespace) -> int:
     """Print what is wrong and what to do; 0 if nothing is at fault, 1 if something is."""
-    logging.getLogger("secondsight").setLevel(logging.CRITICAL if arguments.json else logging.ERROR)
+    own = logging.getLogger("secondsight")
+    before = own.level
+    own.setLevel(logging.CRITICAL if arguments.json else logging.ERROR)
+    try:
+        return _examine(arguments)
+    finally:
+        own.setLevel(before)
+
+
+def _examine(arguments: argparse.Namespace) -> int:
     clock = SystemClock()
     named = _examined(arguments, clock)
     if arguments.json:
