@@ -18,18 +18,19 @@ FILE_BYTES_MAXIMUM = 256 << 20
 
 
 def import_command(arguments: argparse.Namespace, out: TextIO, clock: Clock) -> int:
-    """Read the files that the arguments name; return the exit code: 1 where nothing at all could be read.
+    """Read the files that the arguments name; return the exit code: 1 where nothing at all could be read, or sent.
 
     Raises:
         Rejected: An argument is wrong, or a file is too large.
         Retryable, Permanent: The gateway does not take it.
     """
     if arguments.to and not (arguments.token_file and arguments.host):
-        raise Rejected("bad_config", "import: --to needs --token-file and --host", "say which host the files are of")
+        lacking = "--host, the host that the files are of" if arguments.token_file else "--token-file"
+        raise Rejected("bad_config", f"import: --to needs {lacking}")
     files = import_texts([(str(path), _text(path)) for path in arguments.files], _options(arguments), load_catalog())
     out.write(as_json(files) if arguments.json else as_text(files))
-    if arguments.to:
-        _send(files, arguments, clock)
+    if arguments.to and not _send(files, arguments, clock):
+        return 1
     return 0 if any(file.document.rows or file.document.faults for file in files) else 1
 
 
@@ -54,7 +55,8 @@ def _text(path: Path) -> str:
     return decode(path.read_bytes())
 
 
-def _send(files: list[ImportedFile], arguments: argparse.Namespace, clock: Clock) -> None:
+def _send(files: list[ImportedFile], arguments: argparse.Namespace, clock: Clock) -> bool:
+    """Send what has an instant, say so, and tell whether there was anything to send."""
     collector = f"{arguments.collector or arguments.host}/import"
     transport = GatewayTransport(arguments.to, arguments.token_file, clock, ca_file=arguments.ca_file)
     try:
@@ -64,7 +66,8 @@ def _send(files: list[ImportedFile], arguments: argparse.Namespace, clock: Clock
     left = sum(ms is None for file in files for ms, _ in file.ticks)
     words = f"sent {sent.ticks} ticks in {sent.frames} frames"
     words += f", {sent.duplicates} there before" if sent.duplicates else ""
-    words += f", {left} ticks without an instant left out" if left else ""
+    words += f", {left} ticks without an instant left out: --timezone or --start give them one" if left else ""
     sys.stderr.write(words + "\n")
     for code, frames in sorted(sent.refused.items()):
         sys.stderr.write(f"refused: {frames} frames [{code}]\n")
+    return sent.ticks > 0
