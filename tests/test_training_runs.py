@@ -86,6 +86,23 @@ def test_runs_and_processes_are_bounded() -> None:
     assert runs.discarded["parts_limit"] == 400 - (256 - 3)
 
 
+def test_another_user_tells_nothing_of_a_run_that_has_processes() -> None:
+    runs = runs_of({1, 2})
+    for second, (uid, steps) in enumerate([(1000, 5), (6666, 999), (1000, 7)]):
+        start = (START_MS + (1 if uid == 1000 else 2)) * 1_000_000
+        runs.take(report_of({"start": start, "c": {"steps": steps}}), float(second), START_MS, uid % 1000 or 1, uid)
+    assert runs.discarded == {"foreign_user": 1}
+    assert told(tick_of(runs, 3.0))["values"]["training_steps_total j"] == 7
+
+
+@pytest.mark.parametrize("count", [2.0**63, 2.0**64, 1e300])
+def test_a_count_beyond_all_counts_costs_no_tick(count: float) -> None:
+    runs = runs_of()
+    for number in range(1, 4):
+        runs.take(report_of({"c": {"step_seconds||3": count * number, "steps": 5}}), float(number), START_MS)
+        assert told(tick_of(runs, float(number)))["values"]["training_steps_total j"] == 5
+
+
 def test_an_ended_run_makes_room() -> None:
     runs = runs_of()
     for number in range(4):

@@ -89,7 +89,9 @@ class TrainingReader:
         self._runs.discarded.clear()
         self._counts.add_discarded(gathered.discarded)
         self._save_if_due()
-        return Tick(self._builder.build(gathered, self._clock.now_ms() - tick_ms))
+        begun = self._builder.build(self._runs.begun, 0) if self._runs.begun.cells else ()
+        contents = self._builder.build(gathered, self._clock.now_ms() - tick_ms)
+        return Tick(contents, earlier=((tick_ms - self.interval_ms, begun),) if begun else ())
 
     def close(self) -> None:
         """Take the socket away and keep what was counted."""

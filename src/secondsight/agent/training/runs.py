@@ -29,6 +29,7 @@ Alive = Callable[[int], bool]
 JOB_WIDE = ("steps", "anomalies")
 OWN_GAUGES = ("allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_inactive_split_bytes")
 PROCESSES_MAXIMUM = 256
+BUCKET_MAXIMUM = 2**53
 ANOMALY_PAUSE_SECONDS = 60.0
 """One kind of anomaly is told once in that time, however many processes see it."""
 SILENT_SECONDS = 5.0
@@ -64,7 +65,9 @@ class JobRun:
 
     Attributes:
         wide: Process key -> what every process counts alike; that of the lowest rank is the run's.
+        uid: Whose processes it has; None while it has none, or that is not known.
         lead_here: False if rank 0 is on another host.
+        counted: Counts that were told already.
     """
 
     entity: str
@@ -80,6 +83,8 @@ class JobRun:
     told: dict[int, float] = field(default_factory=dict)
     stalled_since_ms: int | None = None
     touched: float = 0.0
+    uid: int | None = None
+    counted: set[Key] = field(default_factory=set)
 
     @property
     def lead(self) -> str | None:
@@ -104,6 +109,7 @@ class Runs:
         self._runs: dict[str, JobRun] = {}
         self._events: list[Event] = []
         self._facts = Facts()
+        self.begun = Gathered()
         self.discarded: Counter[str] = Counter()
         self.changed = False
 
@@ -121,11 +127,15 @@ class Runs:
         if run is None:
             self.discarded["entities_limit"] += 1
             return
+        if uid is not None and run.uid not in (None, uid):
+            self.discarded["foreign_user"] += 1
+            return
         found = self._process_of(run, report, tick_ms)
         if found is None:
             self.discarded["parts_limit"] += 1
             return
         key, process = found
+        run.uid = uid if run.uid is None else run.uid
         self.changed = self.changed or report.counts != process.counted
         process.heard, process.pid, process.local_rank = now, pid, report.local_rank
         self._fold(run, key, process, report)
@@ -136,12 +146,18 @@ class Runs:
             self._note(run, key, incident, now, tick_ms)
 
     def gather(self, now: float, tick_ms: int, into: Gathered) -> None:
-        """Add the rows of every run that has a process, and what happened since the last call."""
+        """Add the rows of every run that has a process, and what happened since the last call.
+
+        Counts that were not told before also stand in `begun`, as 0: for the instant before, so that all is increase.
+        """
+        self.begun = Gathered()
         for run in list(self._runs.values()):
             self._look_for_lost(run, now, tick_ms)
             if run.processes:
                 self._watch_stall(run, now, tick_ms)
-                gather(self._told_of(run, now), run.entity, self._catalog, into)
+                told = self._told_of(run, now)
+                self._begin(run, told)
+                gather(told, run.entity, self._catalog, into)
                 into.attributes[run.entity, ""] = run.attributes
             self._let_go(run)
         into.events += [(EntityKind.TRAINING, event) for event in self._events]
@@ -172,6 +188,7 @@ class Runs:
             for key, (start, counted) in one["processes"].items():
                 run.processes[key] = Process(int(start), dict(counted), heard=now)
                 run.wide.setdefault(key, Measured())
+            run.counted = {count for measured in (run.measured, *run.wide.values()) for count in measured.counts}
             run.lead_here = "0" in run.processes or not all(key.isdecimal() for key in run.processes)
         self._runs = runs
 
@@ -259,7 +276,7 @@ class Runs:
         if bucket == "s":
             spread.sum += increase
         elif bucket.isdecimal() and int(bucket) < len(spread.buckets):
-            spread.buckets[int(bucket)] += int(increase)
+            spread.buckets[int(bucket)] = min(spread.buckets[int(bucket)] + int(increase), BUCKET_MAXIMUM)
         else:
             return False
         return True
@@ -349,12 +366,19 @@ class Runs:
             elif silent > FORGET_SECONDS:
                 process.done = True
 
+    def _begin(self, run: JobRun, told: Measured) -> None:
+        news = told.counts.keys() - run.counted
+        if news:
+            run.counted |= news
+            gather(Measured(counts=dict.fromkeys(news, 0.0)), run.entity, self._catalog, self.begun)
+            self.begun.attributes[run.entity, ""] = run.attributes
+
     def _let_go(self, run: JobRun) -> None:
         for key in [key for key, process in run.processes.items() if process.done]:
             del run.processes[key]
             self.changed = True
         if not run.processes:
-            run.pace, run.watch, run.stalled_since_ms = Pace(), losses.LossWatch(), None
+            run.pace, run.watch, run.stalled_since_ms, run.uid = Pace(), losses.LossWatch(), None, None
 
     def _told_of(self, run: JobRun, now: float) -> Measured:
         """Return what is told of a run now: counts for ever, last values while steps are done."""
