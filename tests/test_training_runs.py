@@ -277,3 +277,19 @@ def test_counts_add_up_whatever_is_dropped_and_starts_again(actions: list[tuple[
     assert found["values"]["training_steps_total j"] == site.steps[0]
     timed = found.get("durations", {})
     assert sum(count for name, (count, _) in timed.items() if "step_duration" in name) == sum(site.steps)
+
+
+def test_counts_begin_at_zero_an_instant_before_they_are_first_told() -> None:
+    runs = runs_of()
+    runs.take(report_of({"c": {"steps": 2}}), 1.0, START_MS)
+    assert told(tick_of(runs, 1.0))["values"]["training_steps_total j"] == 2
+    assert [(cell.metric.name, cell.entity, cell.value) for cell in runs.begun.cells] == [
+        ("training_steps_total", "j", 0)
+    ]
+    runs.take(report_of({"c": {"steps": 5}}), 2.0, START_MS)
+    tick_of(runs, 2.0)
+    assert not runs.begun.cells
+    again = runs_of()
+    again.restore(runs.kept(), 3.0)
+    tick_of(again, 3.0)
+    assert not again.begun.cells
