@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from secondsight.agent.answers import json_of, retry_after_seconds, shown
+from secondsight.agent.aside import Aside
 from secondsight.agent.connection import Answer, Connection
 from secondsight.agent.counts import Counts
 from secondsight.agent.enrol import Enroller, EnrolParts, EnrolSettings
 from secondsight.agent.jobs.gpufiles import job_files, json_files
-from secondsight.agent.jobs.hooks import read_hooks
+from secondsight.agent.jobs.hooks import read_hooks, write_hook
 from secondsight.agent.plan.model import DAY_MS, TIME_MAXIMUM_MS, parse_plan
 from secondsight.agent.training.config import TrainingConfig
 from secondsight.agent.training.receive import Datagram, Receiver
@@ -144,6 +145,22 @@ def test_links_and_pipes_in_folders_of_jobs_are_not_read(tmp_path: Path) -> None
     assert read_hooks(hooks) == ([], 2)
     assert job_files(gpus, ()).unplaced == {(gpus / "2.json").read_text()}
     assert json_files(gpus, (), {}).unplaced == set()
+
+
+def test_what_a_prolog_writes_follows_no_link(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("kept")
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / f".7-{NOW_MS}.start.{os.getpid()}").symlink_to(other)
+    written = write_hook(hooks, "start", {"SLURM_JOB_ID": "7"}, NOW_MS)
+    assert (other.read_text(), written.is_symlink()) == ("kept", False)
+
+
+@pytest.mark.parametrize("code", ["../../x", "/etc/x", "€" * 100, "a\0b", "x" * 400])
+def test_a_code_names_no_path(tmp_path: Path, code: str) -> None:
+    Aside(tmp_path / "aside", 1 << 20, ManualClock(NOW_MS)).keep(b"frame", 1, code)
+    assert [path.read_bytes() for path in (tmp_path / "aside").iterdir()] == [b"frame"]
 
 
 def test_a_job_does_not_put_its_datagrams_in_place_of_another_users(tmp_path: Path) -> None:

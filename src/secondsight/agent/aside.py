@@ -1,11 +1,16 @@
 """Keep what a gateway refused for good in a bounded folder, for a person to look at; the oldest goes first."""
 
 import logging
+import re
 from pathlib import Path
 
 from secondsight.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+CODE_CHARACTERS = 60
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+"""Codes are a gateway's words, and name no path."""
 
 
 class Aside:
@@ -21,7 +26,8 @@ class Aside:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._make_room(len(payload))
-            (self._folder / f"{self._clock.now_ms()}-{sequence}-{code}.frame").write_bytes(payload)
+            name = f"{self._clock.now_ms()}-{sequence}-{_UNSAFE.sub('_', code)[:CODE_CHARACTERS]}.frame"
+            (self._folder / name).write_bytes(payload)
         except OSError as error:
             logger.warning("a refused frame could not be kept aside: %s", error)
 

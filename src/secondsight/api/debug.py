@@ -30,6 +30,7 @@ from secondsight.query.targets import Reporting, one_place, reporting
 from secondsight.query.times import format_time
 
 DAY_MS = 86_400_000
+YEAR_MINUTES = 525_600.0
 OPERATORS = (Role.OPERATOR, Role.ADMIN)
 ADDED_SHARE = 1 - FULL_MS / COARSE_MS
 """Of the values of one second, what every second adds to a row of 30 s."""
@@ -67,8 +68,8 @@ def start(services: Shared, caller: Operator, scope: Reader, asked: Annotated[De
         target=target,
         hosts={} if target_kind == "cluster" else _hosts(found, whole=target_kind == "host"),
         start_ms=now_ms,
-        until_ms=now_ms + round(asked.minutes * MINUTE_MS),
-        back_ms=round(asked.back_minutes * MINUTE_MS),
+        until_ms=now_ms + _ms(asked.minutes),
+        back_ms=_ms(asked.back_minutes),
         values_per_second=sum(added.values()),
         subject=caller.subject,
     )
@@ -120,6 +121,11 @@ def _target(asked: DebugRequest) -> tuple[str, str]:
     if len(named) != 1:
         raise Rejected("bad_target", "name one of host, gpu, job or cluster", "a cluster may go with one of the others")
     return named[0]
+
+
+def _ms(minutes: float) -> int:
+    """Return ms of what was asked for; of what no session may last, infinity too, a time that can be written."""
+    return round(min(minutes, YEAR_MINUTES) * MINUTE_MS)
 
 
 def _filters(asked: DebugRequest) -> Filters:

@@ -47,7 +47,7 @@ class Run:
 
 
 def write_hook(folder: Path, word: str, environment: Mapping[str, str], now_ms: int, more: str = "") -> Path:
-    """Write that a job starts or ends now.
+    """Write that a job starts or ends now. A link that others left in its way is not followed: prologs are root's.
 
     Args:
         folder: Made when it is not there.
@@ -67,7 +67,8 @@ def write_hook(folder: Path, word: str, environment: Mapping[str, str], now_ms: 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{job}-{now_ms}.{word}"
     temporary = folder / f".{path.name}.{os.getpid()}"
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w") as out:
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w") as out:
         json.dump({"time_ms": now_ms, "variables": variables}, out)
     temporary.replace(path)
     return path
