@@ -6,11 +6,11 @@ restart and nothing else.
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
 from secondsight.agent.counts import Counts
+from secondsight.agent.wholefile import write_whole
 
 logger = logging.getLogger(__name__)
 
@@ -42,14 +42,9 @@ class BootFile:
 
     def save(self, value: Any) -> None:
         """Replace what is kept."""
-        temporary = self._path.with_name(self._path.name + ".new")
+        said = {"boot_id": self._boot_id, "value": value}
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as out:
-                out.write(json.dumps({"boot_id": self._boot_id, "value": value}, separators=(",", ":")).encode())
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(self._path)
+            write_whole(self._path, json.dumps(said, separators=(",", ":")).encode())
             self._refused = False
         except OSError as error:
             self._counts.add("boot_file_unsaved")

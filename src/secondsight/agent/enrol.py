@@ -8,7 +8,6 @@ A gateway that refuses the token is asked again, with the join token, from time 
 import hashlib
 import json
 import logging
-import os
 import secrets
 import threading
 from collections.abc import Callable
@@ -19,8 +18,10 @@ from typing import Any, Protocol
 from secondsight.agent.answers import code_and_message, json_of, sent_ms
 from secondsight.agent.connection import Answer
 from secondsight.agent.counts import Counts
+from secondsight.agent.pace import Backoff
 from secondsight.agent.secret import read_secret
 from secondsight.agent.transport import Observed, Transport
+from secondsight.agent.wholefile import write_whole
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
 
@@ -99,6 +100,7 @@ class Enroller:
         self._refused = False
         self._ending = False
         self._said = ""
+        self._backoff = Backoff(BACKOFF_SECONDS, BACKOFF_MAXIMUM_SECONDS, parts.random)
 
     @property
     def has_token(self) -> bool:
@@ -142,11 +144,12 @@ class Enroller:
 
     def run(self) -> None:
         """Enrol and renew until told to end."""
-        failures = 0
         while not self._ending:
-            done = self._guarded_step()
-            failures = 0 if done else failures + 1
-            self._wait(self._pause_seconds(failures) if failures else max(self._seconds_left(), LEAST_SECONDS))
+            if self._guarded_step():
+                self._backoff.reset()
+                self._wait(max(self._seconds_left(), LEAST_SECONDS), until_refused=True)
+            else:
+                self._wait(self._backoff.next_seconds(None))
 
     def step(self) -> bool:
         """Do what is due; return whether all is well now."""
@@ -201,7 +204,7 @@ class Enroller:
         """Keep a token, and when to renew it by this host's clock, which need not be right."""
         now_ms = self._clock.now_ms()
         expires_ms = told.get("expiresMs")
-        _write(self._parts.folder / TOKEN_FILE, told["token"] + "\n")
+        write_whole(self._parts.folder / TOKEN_FILE, f"{told['token']}\n".encode(), TOKEN_MODE)
         if not isinstance(expires_ms, int) or not 0 < expires_ms < FOREVER_MS:
             self._keep_times(0)
             return
@@ -216,7 +219,7 @@ class Enroller:
         agent that dies between the two files renews.
         """
         times = {"renewMs": renew_ms, "keptMs": self._clock.now_ms()}
-        _write(self._parts.folder / EXPIRY_FILE, json.dumps(times))
+        write_whole(self._parts.folder / EXPIRY_FILE, json.dumps(times).encode(), TOKEN_MODE)
 
     def _seconds_left(self) -> float:
         """Return how long until the token is to be renewed; long for one that lives for ever."""
@@ -239,17 +242,13 @@ class Enroller:
             return path.read_text().strip()
         except FileNotFoundError:
             text = secrets.token_hex(16)
-            _write(path, text + "\n")
+            write_whole(path, f"{text}\n".encode(), TOKEN_MODE)
             return text
 
-    def _pause_seconds(self, failures: int) -> float:
-        bound = min(BACKOFF_SECONDS * 2.0 ** min(failures, 30), BACKOFF_MAXIMUM_SECONDS)
-        return max(bound * self._parts.random(), 0.2)
-
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, *, until_refused: bool = False) -> None:
+        """Wait, or until told to end, or until the token that is good by now is refused."""
         with self._changed:
-            was_refused = self._refused
-            self._changed.wait_for(lambda: self._ending or (self._refused and not was_refused), max(seconds, 0.05))
+            self._changed.wait_for(lambda: self._ending or (until_refused and self._refused), seconds)
 
     def _say(self, text: str) -> None:
         """Log what is wrong, once until it is something else."""
@@ -289,18 +288,6 @@ class Enrolling:
     def _run(self) -> None:
         if self.enroller is not None:
             self.enroller.run()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file for this user alone, whole or not at all, there for good when it returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, TOKEN_MODE), "w") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.rename(path)
 
 
 def _is_secret(told: object) -> bool:

@@ -6,12 +6,12 @@ platform ends nothing for it.
 
 import json
 import logging
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from secondsight.agent.counts import Counts
+from secondsight.agent.wholefile import write_whole
 from secondsight.mapping.allocation import Interval, Owner, Share
 from secondsight.mapping.intervals import Identity, Intervals, Kept
 
@@ -50,14 +50,8 @@ class KeptIntervals:
         changed = intervals.take_changed()
         if not changed and self._saved_ms is not None and abs(tick_ms - self._saved_ms) < SAVE_EVERY_MS:
             return
-        temporary = self._path.with_name(self._path.name + ".new")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w") as out:
-                json.dump(_fields(intervals.kept()), out, separators=(",", ":"))
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(self._path)
+            write_whole(self._path, json.dumps(_fields(intervals.kept()), separators=(",", ":")).encode())
         except OSError as error:
             self._counts.add("job_state_write_failed")
             self._saved_ms = None

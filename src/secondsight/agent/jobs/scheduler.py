@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from secondsight.agent.connection import Connection
@@ -22,6 +21,7 @@ from secondsight.agent.jobs.slurmjob import JobState, SlurmJob
 from secondsight.agent.jobs.slurmtext import SQUEUE_FIELDS, NodeGpus, sinfo_gpus, squeue_jobs
 from secondsight.agent.jobs.waits import QueueWaits
 from secondsight.agent.secret import read_secret
+from secondsight.agent.wholefile import write_whole
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.mapping.cells import part_text
@@ -193,7 +193,7 @@ class SchedulerReader:
     def _keep_progress(self, through_ms: int) -> None:
         self._through_ms = through_ms
         try:
-            _write_whole(self._progress, json.dumps({"through_ms": through_ms, "waits": self._waits.kept()}))
+            write_whole(self._progress, json.dumps({"through_ms": through_ms, "waits": self._waits.kept()}).encode())
         except OSError as error:
             self._means.counts.add("job_state_write_failed")
             logger.debug("%s cannot be written: %s", self._progress, error)
@@ -221,10 +221,3 @@ def capacity(nodes: list[NodeGpus]) -> Iterator[tuple[str, str, int]]:
 def _stamp(instant_ms: int) -> str:
     """Return a time as sacct reads it, in UTC."""
     return datetime.fromtimestamp(instant_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text)
-    temporary.replace(path)

@@ -5,12 +5,12 @@ events, as far as the kernel still has the lines.
 """
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from secondsight.agent.kmsg.source import Position
+from secondsight.agent.wholefile import write_whole
 
 MAXIMUM_BYTES = 8 << 20
 
@@ -72,13 +72,7 @@ def save_state(path: Path, state: KernelLogState) -> None:
     Raises:
         OSError: The disk refuses; what was kept stays.
     """
-    temporary = path.with_name(path.name + ".new")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.open("wb") as out:
-        out.write(json.dumps(_told(state), separators=(",", ":")).encode())
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(path)
+    write_whole(path, json.dumps(_told(state), separators=(",", ":")).encode())
 
 
 def _told(state: KernelLogState) -> dict[str, Any]:

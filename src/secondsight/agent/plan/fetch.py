@@ -6,7 +6,6 @@ is away. Sessions reach back: what the ring still has of the time before is ship
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,10 +15,12 @@ from urllib.parse import quote
 
 from secondsight.agent.connection import Answer
 from secondsight.agent.counts import Counts
+from secondsight.agent.pace import Backoff
 from secondsight.agent.plan.cut import select
 from secondsight.agent.plan.model import FULL_MS, WINDOW_MS, Plan, Session, parse_plan
 from secondsight.agent.plan.ring import Ring
 from secondsight.agent.plan.stage import Stage, Write, named_reader
+from secondsight.agent.wholefile import write_whole
 from secondsight.clock import Clock
 from secondsight.contracts import Tick
 from secondsight.errors import Rejected, Retryable
@@ -87,6 +88,7 @@ class Follower:
         self._ending = False
         self._asked = False
         self._fetched: dict[str, int] = {}
+        self._backoff = Backoff(BACKOFF_SECONDS, BACKOFF_MAXIMUM_SECONDS, parts.random)
         self._load()
 
     def observe(self, answer: Answer) -> None:
@@ -107,9 +109,13 @@ class Follower:
     def run(self) -> None:
         """Follow until told to end."""
         self._fetch_back(self._parts.stage.plan)
-        failures = 0
-        while self._wait(0.0 if failures == 0 else self._pause_seconds(failures)):
-            failures = 0 if self._guarded_step() else failures + 1
+        pause_seconds = 0.0
+        while self._wait(pause_seconds):
+            if self._guarded_step():
+                self._backoff.reset()
+                pause_seconds = 0.0
+            else:
+                pause_seconds = self._backoff.next_seconds(None)
 
     def step(self) -> bool:
         """Ask for the plan and follow it; return whether there was an answer to go by."""
@@ -145,10 +151,6 @@ class Follower:
 
     def _is_other(self) -> bool:
         return bool(self._wanted) and self._wanted != self._parts.stage.plan.etag
-
-    def _pause_seconds(self, failures: int) -> float:
-        bound = min(BACKOFF_SECONDS * 2.0 ** min(failures, 30), BACKOFF_MAXIMUM_SECONDS)
-        return max(bound * self._parts.random(), 0.05)
 
     def _plan_of(self, answer: Answer) -> Plan | None:
         """Return the plan of an answer, None where the one in force is the newest.
@@ -229,10 +231,8 @@ class Follower:
 
     def _keep(self, etag: str, body: bytes) -> None:
         """Keep a plan for the next start; a disk that refuses costs only that."""
-        temporary = self._parts.file.with_suffix(".new")
         try:
-            temporary.write_bytes(etag.encode("latin-1") + b"\n" + body)
-            os.replace(temporary, self._parts.file)  # noqa: PTH105 - says that it replaces
+            write_whole(self._parts.file, etag.encode("latin-1") + b"\n" + body)
         except OSError as error:
             self._parts.counts.add("plan_not_kept")
             logger.warning("the plan cannot be kept in %s: %s", self._parts.file, error)
