@@ -1,7 +1,7 @@
 """Who has which GPU by a kubelet: a real gRPC server on a Unix socket, and every fault of it that was reported."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ import pytest
 from agent_fixture import http_server
 from jobs_fixture import GPUS, T0, events_of, means_of, mig_uuid, owned, station_of, uuid
 from kubelet_server import Kubelet, claim, container, pod, pod_list, serving
-from secondsight.agent.jobs.checkpoint import checkpoint_entries, checkpoint_pods, running_only
+from secondsight.agent.jobs.checkpoint import checkpoint_entries, checkpoint_pods
 from secondsight.agent.jobs.kubernetes import KubernetesReader, naming_of
-from secondsight.agent.jobs.pods import holdings_of
+from secondsight.agent.jobs.pods import PodFacts, PodKey, holdings_of
 from secondsight.agent.jobs.settings import KubernetesConfig
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected, Retryable
@@ -443,3 +443,8 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any]) -> None
     with pytest.raises(Rejected) as refused:
         KubernetesConfig(**settings)
     assert refused.value.code == "bad_config"
+
+
+def running_only(uids: Collection[str]) -> dict[PodKey, PodFacts]:
+    """Return the state of pods where only the UIDs of running ones are known."""
+    return {("", uid): PodFacts("", uid, uid, "Running") for uid in uids}

@@ -1,6 +1,8 @@
 """What Slurm prints, in every form and with every fault that was reported, and the pulls of accounting."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,13 @@ from hypothesis import strategies as st
 from agent_fixture import http_server
 from jobs_fixture import T0, events_of, infos_of, means_of, station_of
 from secondsight.agent.jobs.command import output_of
-from secondsight.agent.jobs.gres import gpus_by_node, gres_count, gres_of, hosts_of, indexes_of, tres_count
+from secondsight.agent.jobs.gres import gres_count, gres_of, hosts_of, indexes_of, tres_count
 from secondsight.agent.jobs.sacct import COLUMNS, exit_event, sacct_jobs
 from secondsight.agent.jobs.scheduler import SchedulerReader, capacity
 from secondsight.agent.jobs.settings import SacctConfig
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, number_of, state_of, time_ms
 from secondsight.agent.jobs.slurmjson import jobs_of_json
-from secondsight.agent.jobs.slurmtext import gpu_totals, scontrol_jobs, sinfo_gpus, squeue_jobs
+from secondsight.agent.jobs.slurmtext import NodeGpus, scontrol_jobs, sinfo_gpus, squeue_jobs
 from secondsight.agent.jobs.waits import QUEUES_MAXIMUM, QueueWaits
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
@@ -618,3 +620,25 @@ def test_settings_that_cannot_work_are_refused(settings: dict[str, Any]) -> None
     with pytest.raises(Rejected) as refused:
         SacctConfig(**settings)
     assert refused.value.code == "bad_config"
+
+
+def gpus_by_node(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return node -> (GPUs, MIG slices) of `sinfo -o "%n %G"`; a node is listed once for each of its partitions."""
+    nodes: dict[str, tuple[int, int]] = {}
+    for line in lines:
+        name, _, text = line.strip().partition(" ")
+        if name:
+            nodes[name] = (gres_count(text), gres_count(text, "mig"))
+    return nodes
+
+
+def gpu_totals(nodes: Sequence[NodeGpus]) -> dict[str, tuple[int, int]]:
+    """Return type -> (GPUs, of which in use)."""
+    totals: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for node in nodes:
+        for type_, count in node.total.items():
+            totals[type_] += node.nodes * count
+        for type_, count in node.used.items():
+            used[type_] += node.nodes * count
+    return {type_: (count, used[type_]) for type_, count in totals.items()}

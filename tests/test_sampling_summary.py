@@ -12,7 +12,6 @@ from process_rig import CATALOG, content_of
 from secondsight.agent.plan.model import EVERYTHING, NOTHING, WINDOW_MS, Selection
 from secondsight.agent.plan.stream import Shipped, Stream
 from secondsight.model import EntityKind
-from secondsight.process.carry import no_priors
 from secondsight.process.cells import Window
 from secondsight.process.close import samples_of, sorted_rows
 from secondsight.process.columns import layout_of, plan_schema
@@ -22,7 +21,7 @@ from secondsight.process.owners import Owners
 from secondsight.process.secondary import fold, told_of
 from secondsight.process.series import Interner
 from secondsight.process.stamps import Stamps
-from secondsight.process.window import Rollup, roll_up
+from secondsight.process.window import Rollup, no_priors, roll_up
 from secondsight.wire.content import Content
 from secondsight.wire.frame import Stamp, decode, encode
 from secondsight.wire.schema import Definitions

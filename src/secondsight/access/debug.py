@@ -19,7 +19,6 @@ MINUTE_MS = 60_000
 MS_PER_SECOND = 1000
 MINUTES_MAXIMUM = 8 * 60
 BACK_MINUTES_MAXIMUM = 120
-TARGET_KINDS = ("cluster", "host", "gpu", "job")
 
 Hosts = Mapping[str, tuple[str, ...] | None]
 """Host -> GPUs; None for everything of the host."""

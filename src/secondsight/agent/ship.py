@@ -42,9 +42,6 @@ REPORT_EVERY_SECONDS = 30.0
 REPORT_AGAIN_SECONDS = 600.0
 """Declarations that a gateway refused for good are tried again after so long: another gateway may know them."""
 
-BACKLOG_BATCHES = 3
-"""What waits no longer than so many batches is no backlog."""
-
 REST_SHARE = 9.0
 """After a batch of a backlog, rest so many times as long as it took to build: a tenth of one core at most."""
 

@@ -20,8 +20,6 @@ F64 = NDArray[np.float64]
 U8 = NDArray[np.uint8]
 Bools = NDArray[np.bool_]
 
-ValueAt = Callable[[int, int], float]
-
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _LEGAL_MAXIMUM = 63
 _REAL_MAXIMUM = 2.0**62

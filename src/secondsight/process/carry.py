@@ -4,8 +4,6 @@ It always holds the newest sample of the windows closed so far, so it is the rig
 it. Older windows ask the store instead.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,14 +68,3 @@ class Carry:
 def followed(cells: Cells) -> NDArray[np.intp]:
     """Return which metrics need the sample before the window."""
     return np.array([place for place, metric in enumerate(cells.metrics) if metric.rollup in FOLLOWED], np.intp)
-
-
-def no_priors(cells: Cells, series: int) -> Priors:
-    """Return priors that know nothing."""
-    shape = (len(cells.metrics), series)
-    return Priors(np.zeros(shape, cells.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
-
-
-def metrics_of(cells: Sequence[Cells]) -> int:
-    """Return how many metrics some cells hold."""
-    return sum(len(each.metrics) for each in cells)

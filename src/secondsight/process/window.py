@@ -198,11 +198,12 @@ def _rows(samples: Samples, full: Pattern, first: Rows) -> Rollup:
         Sparse(),
         Sparse(),
         Sparse(),
-        tuple(_no_priors(cells, series_count) for cells in samples.cells),
+        tuple(no_priors(cells, series_count) for cells in samples.cells),
     )
 
 
-def _no_priors(cells: Cells, series: int) -> Priors:
+def no_priors(cells: Cells, series: int) -> Priors:
+    """Return priors that know nothing."""
     shape = (len(cells.metrics), series)
     return Priors(np.zeros(shape, cells.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
 

@@ -5,7 +5,7 @@ outlive their pods, so who runs must be known from elsewhere.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from secondsight.agent.jobs.podresources import ContainerDevices, PodDevices
@@ -39,11 +39,6 @@ def checkpoint_pods(
         PodDevices(*key, tuple(ContainerDevices(name, tuple(devices)) for name, devices in containers.items()))
         for key, containers in pods.items()
     )
-
-
-def running_only(uids: Collection[str]) -> dict[PodKey, PodFacts]:
-    """Return the state of pods where only the UIDs of running ones are known."""
-    return {("", uid): PodFacts("", uid, uid, "Running") for uid in uids}
 
 
 def _entry(entry: Any) -> tuple[str, str, str, tuple[str, ...]] | None:

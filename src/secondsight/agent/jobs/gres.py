@@ -5,7 +5,7 @@ brackets separate nothing. `(null)`, `N/A` and nothing at all are 0, which Slurm
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 HOSTS_MAXIMUM = 65_536
@@ -82,16 +82,6 @@ def hosts_of(text: str) -> tuple[str, ...]:
         return ()
     hosts = (host for item in _SPLIT(text.strip()) for host in _expand(item.strip()))
     return tuple(dict.fromkeys(host for host, _ in zip(hosts, range(HOSTS_MAXIMUM), strict=False) if host))
-
-
-def gpus_by_node(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Return node -> (GPUs, MIG slices) of `sinfo -o "%n %G"`; a node is listed once for each of its partitions."""
-    nodes: dict[str, tuple[int, int]] = {}
-    for line in lines:
-        name, _, text = line.strip().partition(" ")
-        if name:
-            nodes[name] = (gres_count(text), gres_count(text, "mig"))
-    return nodes
 
 
 def _gres(item: str) -> Gres | None:

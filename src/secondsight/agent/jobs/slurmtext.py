@@ -107,18 +107,6 @@ def sinfo_gpus(text: str) -> list[NodeGpus]:
     return found
 
 
-def gpu_totals(nodes: Sequence[NodeGpus]) -> dict[str, tuple[int, int]]:
-    """Return type -> (GPUs, of which in use)."""
-    totals: Counter[str] = Counter()
-    used: Counter[str] = Counter()
-    for node in nodes:
-        for type_, count in node.total.items():
-            totals[type_] += node.nodes * count
-        for type_, count in node.used.items():
-            used[type_] += node.nodes * count
-    return {type_: (count, used[type_]) for type_, count in totals.items()}
-
-
 def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
     fields: dict[str, str] = {}
     node_lines: list[dict[str, str]] = []

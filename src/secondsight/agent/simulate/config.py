@@ -13,7 +13,6 @@ from secondsight.errors import Rejected
 
 INCIDENT_START_SECONDS = 60
 BOARD_NAMES: Mapping[str, Board] = {"H100": BOARDS[0], "H200": BOARDS[1], "A100": BOARDS[2]}
-ONE_CLUSTER_KEYS = ("cluster", "hosts", "gpus", "token_file")
 
 
 @dataclass(frozen=True, slots=True)
