@@ -126,7 +126,7 @@ def staged(processor: Processor, times: dict[str, float]) -> None:
         setattr(owner, name, outer)
 
     timed(processor._intake, "_decode", "decode")
-    timed(processor._intake, "_apply", "cells")
+    timed(processor._intake._applier, "_apply", "cells")
     timed(processor._settler, "flush_raw", "raw_rows")
     timed(processor._settler, "_close_window", "windows")
 

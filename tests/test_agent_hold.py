@@ -36,8 +36,8 @@ class Reader:
     name = "host"
     interval_ms = 1000
 
-    def read(self, tick_ms: int) -> Tick:
-        raise NotImplementedError
+    def read(self, tick_ms: int) -> Tick:  # noqa: ARG002 - a name is all that is wanted of it
+        return Tick(())
 
     def close(self) -> None: ...
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from secondsight.model import EntityKind
+from secondsight.process.apply import reopen
 from secondsight.process.batches import batches
 from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
-from secondsight.process.intake import reopen
 from secondsight.process.kinds import KindState
 from secondsight.process.late import PriorSource, Replaced, distinct, replaced
 from secondsight.process.ledgerrows import stored_counts
