@@ -1,5 +1,7 @@
 """Frames reach a gateway that is away, busy, strict or mistaken, each exactly as often as it must."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from agent_fixture import FakeGateway, content_of, down, error_answer, frame_of, json_answer
 from secondsight.agent.connection import Answer
 from secondsight.agent.offset import ClockOffset, Exchange
+from secondsight.clock import SystemClock
 from secondsight.wire.content import Frame
 from ship_rig import START_MS, Rig
 
@@ -61,6 +64,29 @@ def test_no_answer_is_backed_off_from_later_and_later(rig: Rig) -> None:
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     rig.shipper.step(flush=True)
     assert rig.gateway.ticks == rig.expected
+
+
+def test_a_new_token_ends_the_wait_of_what_was_refused_for_want_of_one(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, FakeGateway(), SystemClock(), backoff_seconds=7200.0, backoff_maximum_seconds=7200.0)
+    rig.definitions.keep(content_of())
+    rig.append(frame_of(rig.clock.now_ms()))
+    rig.gateway.script = [error_answer(401, "token_invalid")]
+    stop = threading.Event()
+    thread = threading.Thread(target=rig.shipper.run, args=(stop,))
+    thread.start()
+    try:
+        assert eventually(lambda: rig.shipper.delivery.waits_for != "")
+        assert rig.spools.records == 1
+        rig.shipper.hurry()
+        assert eventually(lambda: rig.spools.records == 0)
+        assert rig.gateway.statuses == [401, 200]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    return any(condition() or threading.Event().wait(0.05) for _ in range(1200))
 
 
 def test_retry_after_is_honoured_with_jitter_on_top(rig: Rig) -> None:

@@ -101,6 +101,7 @@ class Enroller:
         self._ending = False
         self._said = ""
         self._backoff = Backoff(BACKOFF_SECONDS, BACKOFF_MAXIMUM_SECONDS, parts.random)
+        self._on_token: Callable[[], None] = lambda: None
 
     @property
     def has_token(self) -> bool:
@@ -142,8 +143,9 @@ class Enroller:
             self._changed.notify()
         self._parts.asking.close()
 
-    def run(self) -> None:
-        """Enrol and renew until told to end."""
+    def run(self, on_token: Callable[[], None]) -> None:
+        """Enrol and renew until told to end; call `on_token` whenever there is a new token."""
+        self._on_token = on_token
         while not self._ending:
             if self._guarded_step():
                 self._backoff.reset()
@@ -191,6 +193,7 @@ class Enroller:
             self._keep(told, answer)
             self._refused, self._said = False, ""
             logger.info("agent %s %s; its token is in %s", parts.collector_id, word, parts.folder / TOKEN_FILE)
+            self._on_token()
             return True
         code, message = code_and_message(answer)
         self._say(
@@ -266,7 +269,7 @@ class Enrolling:
 
     def __init__(self, enroller: Enroller | None) -> None:
         self.enroller = enroller
-        self._thread = threading.Thread(target=self._run, name="enrol", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def told(self, transport: Transport) -> Transport:
         """Return a transport whose answers tell when the token is refused."""
@@ -275,19 +278,17 @@ class Enrolling:
             transport if enroller is None else Observed(transport, lambda answer: enroller.note_answer(answer.status))
         )
 
-    def start(self) -> None:
-        """Start to keep the token good."""
-        self._thread.start()
+    def start(self, on_token: Callable[[], None]) -> None:
+        """Start to keep the token good; `on_token` is called whenever there is a new one."""
+        if self.enroller is not None:
+            self._thread = threading.Thread(target=self.enroller.run, args=(on_token,), name="enrol", daemon=True)
+            self._thread.start()
 
     def end(self) -> None:
         """Stop."""
-        if self.enroller is not None:
+        if self.enroller is not None and self._thread is not None:
             self.enroller.end()
-        self._thread.join(JOIN_SECONDS)
-
-    def _run(self) -> None:
-        if self.enroller is not None:
-            self.enroller.run()
+            self._thread.join(JOIN_SECONDS)
 
 
 def _is_secret(told: object) -> bool:

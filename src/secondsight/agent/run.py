@@ -102,7 +102,7 @@ def run_agent(config: AgentConfig, clock: Clock, stop: threading.Event, transpor
     shipping = threading.Thread(target=shipper.run, args=(stop,), name="ship", daemon=True)
     logger.info("agent %s starts with %s", config.collector, ", ".join(reader.name for reader in readers))
     settle()
-    enrolling.start()
+    enrolling.start(shipper.hurry)
     sampling.start()
     sampler.start()
     shipping.start()

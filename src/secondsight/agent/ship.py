@@ -42,6 +42,9 @@ REPORT_EVERY_SECONDS = 30.0
 REPORT_AGAIN_SECONDS = 600.0
 """Declarations that a gateway refused for good are tried again after so long: another gateway may know them."""
 
+LOOK_SECONDS = 1.0
+"""How often a wait after a failure looks whether it may end."""
+
 REST_SHARE = 9.0
 """After a batch of a backlog, rest so many times as long as it took to build: a tenth of one core at most."""
 
@@ -133,6 +136,7 @@ class Shipper:
         self._tend_at = 0.0
         self._report_at = 0.0
         self._delivery = Delivery()
+        self._hurry = threading.Event()
 
     @property
     def delivery(self) -> Delivery:
@@ -143,7 +147,26 @@ class Shipper:
         """Ship until `stop` is set."""
         name_thread()
         while not stop.is_set():
-            stop.wait(self._guarded_step())
+            self._wait(stop, self._guarded_step())
+
+    def hurry(self) -> None:
+        """Have what waits after failures tried again soon, as their cause may be gone; for any thread."""
+        self._hurry.set()
+
+    def _wait(self, stop: threading.Event, seconds: float) -> None:
+        """Wait until `stop` is set, or for some seconds; after failures only until told to hurry."""
+        if not self._backoff.failures:
+            self._hurry.clear()
+            stop.wait(seconds)
+            return
+        end = self._clock.monotonic_seconds() + seconds
+        while not stop.wait(min(max(end - self._clock.monotonic_seconds(), 0.0), LOOK_SECONDS)):
+            if self._hurry.is_set():
+                self._hurry.clear()
+                self._backoff.reset()
+                return
+            if self._clock.monotonic_seconds() >= end:
+                return
 
     def close(self) -> None:
         """Close the transport; may be called twice."""
