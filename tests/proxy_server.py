@@ -1,7 +1,7 @@
 """A small HTTP proxy on loopback: tunnels for HTTPS, whole addresses for HTTP, and a password if wanted."""
 
 import base64
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
@@ -93,10 +93,12 @@ def _pass_on(handler: BaseHTTPRequestHandler) -> None:
 
 def _splice(near: socket.socket, far: socket.socket) -> None:
     """Carry bytes both ways until one side ends."""
-    others = {near: far, far: near}
-    while True:
-        for one in select.select(list(others), [], [], 10)[0]:
-            data = one.recv(1 << 16)
-            if not data:
-                return
-            others[one].sendall(data)
+    with selectors.DefaultSelector() as ready:
+        ready.register(near, selectors.EVENT_READ, far)
+        ready.register(far, selectors.EVENT_READ, near)
+        while True:
+            for key, _ in ready.select(10):
+                data = key.fileobj.recv(1 << 16)
+                if not data:
+                    return
+                key.data.sendall(data)

@@ -1,11 +1,13 @@
 """Jobs, logs and a real agent process: nothing that happens to either stops a step, and the counts add up."""
 
 import os
+import resource
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -242,6 +244,20 @@ def test_a_socket_that_was_left_behind_is_replaced_and_one_in_use_is_not(tmp_pat
     assert (tmp_path / "s").read_text() == "mine"
     with pytest.raises(Rejected):
         Receiver(TrainingConfig(socket=tmp_path / "t", group="no-such-group"), SystemClock())
+
+
+def test_a_process_with_many_open_files_reads_its_socket(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    with ExitStack() as opened, tempfile.TemporaryFile() as one:
+        while opened.enter_context(os.fdopen(os.dup(one.fileno()))).fileno() < 1100:
+            pass  # select.select() takes no descriptor above 1023
+        clock, reader = SystemClock(), reader_of(tmp_path)
+        opened.callback(reader.close)
+        reader.read(clock.now_ms())
+        send(tmp_path, b'{"v":1,"job":"j","start":1,"c":{"tokens":5}}')
+        wait_until(lambda: bool(told(reader.read(clock.now_ms()))), PATIENCE_SECONDS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_socket_that_was_taken_away_is_made_again(tmp_path: Path) -> None:

@@ -90,8 +90,11 @@ class Receiver:
         self._socket.close()
 
     def _run(self) -> None:
+        poll = select.poll()  # descriptors of any number, where select.select() takes none above 1023
+        poll.register(self._socket, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
         while not self._stopping.is_set():
-            select.select([self._socket.fileno(), self._wake], [], [])
+            poll.poll()
             self._drain()
             self._stopping.wait(PAUSE_SECONDS)
 
