@@ -18,18 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from secondsight.agent.aside import Aside
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.hold import HeldTicks
-from secondsight.agent.journal import Journal
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.split import Splitter
+from secondsight.agent.ship.aside import Aside
+from secondsight.agent.ship.shipper import ShipConfig, ShipParts, Shipper
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.write import Keeping, Sender, TickWriter
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.hold import HeldTicks
+from secondsight.agent.write.journal import Journal
+from secondsight.agent.write.split import Splitter
+from secondsight.agent.write.writer import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick

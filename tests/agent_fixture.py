@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.connection import Answer
 from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
 from secondsight.wire.content import Column, Content, Entity, EntityTable, Frame, Group, ScalarBlock

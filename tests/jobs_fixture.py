@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
 from secondsight.agent.jobs.devices import Gpu, Slice
 from secondsight.agent.jobs.report import Means, Station
-from secondsight.agent.offset import ClockOffset
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock, ManualClock
 from secondsight.contracts import Tick

@@ -26,17 +26,17 @@ from urllib.parse import urlsplit
 from flow_exporter import agent_toml
 from flow_tables import Tables
 from log_faults import UnsyncedDisk
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader, boot_id
-from secondsight.agent.host import Place as NodePlace
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.scrape import ScrapePlace, ScrapeReader
-from secondsight.agent.scrape import Target as TargetSettings
-from secondsight.agent.split import Splitter
+from secondsight.agent.host.reader import HostReader, boot_id
+from secondsight.agent.host.reader import Place as NodePlace
+from secondsight.agent.scrape.reader import ScrapePlace, ScrapeReader
+from secondsight.agent.scrape.reader import Target as TargetSettings
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.write import Keeping, Sender, TickWriter
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.split import Splitter
+from secondsight.agent.write.writer import Keeping, Sender, TickWriter
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind, Priority

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from agent_fixture import FakeGateway, content_of, frame_of
 from log_faults import UnsyncedDisk
-from secondsight.agent.aside import Aside
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
+from secondsight.agent.ship.aside import Aside
+from secondsight.agent.ship.shipper import ShipConfig, ShipParts, Shipper
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
+from secondsight.agent.write.definitions import KeptDefinitions
 from secondsight.clock import ManualClock
 from secondsight.model import Priority
 

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from log_faults import FaultyDisk
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.host import HostReader
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.place import Place
-from secondsight.agent.split import Splitter
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.reader import HostReader
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.write import Keeping, Sender, TickWriter
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.split import Splitter
+from secondsight.agent.write.writer import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick

@@ -14,8 +14,8 @@ from sqlalchemy import select
 from gateway_fixture import Running, read_ingest, serving
 from secondsight.access.enrolment import JoinSpec, create_join_token, readmit, revoke
 from secondsight.access.metadata import AUDIT, ENROLMENTS, TOKENS, reading
+from secondsight.agent.client.enrol import EnrolSettings
 from secondsight.agent.config import AgentConfig
-from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.run import run_agent
 from secondsight.clock import SystemClock
 from secondsight.wire.envelope import RecordType

@@ -12,10 +12,10 @@ import pytest
 
 from agent_fixture import http_server
 from gateway_fixture import read_definitions, read_ingest, serving
+from secondsight.agent.client.transport import GatewayTransport
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.run import run_agent
-from secondsight.agent.scrape import Target
-from secondsight.agent.transport import GatewayTransport
+from secondsight.agent.scrape.reader import Target
 from secondsight.clock import SystemClock
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind

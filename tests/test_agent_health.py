@@ -30,7 +30,7 @@ from secondsight.agent.health.words import size, width
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.run import run_agent
-from secondsight.agent.target import Target
+from secondsight.agent.scrape.target import Target
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_fixture import SCHEMA, block_of, content_of, table_of
+from secondsight.agent.client.offset import ClockOffset, Exchange
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.held_record import pack, unpack
-from secondsight.agent.hold import HeldTicks
-from secondsight.agent.journal import Journal
-from secondsight.agent.offset import ClockOffset, Exchange
-from secondsight.agent.split import Splitter
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.write import Keeping, Sender, TickWriter
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.hold import HeldTicks
+from secondsight.agent.write.journal import Journal
+from secondsight.agent.write.record import pack, unpack
+from secondsight.agent.write.split import Splitter
+from secondsight.agent.write.writer import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick

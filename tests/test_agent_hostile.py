@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from secondsight.agent.answers import json_of, retry_after_seconds, shown
-from secondsight.agent.aside import Aside
-from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.client.answers import json_of, retry_after_seconds, shown
+from secondsight.agent.client.connection import Answer, Connection
+from secondsight.agent.client.enrol import Enroller, EnrolParts, EnrolSettings
+from secondsight.agent.client.transport import GatewayTransport
 from secondsight.agent.counts import Counts
-from secondsight.agent.enrol import Enroller, EnrolParts, EnrolSettings
 from secondsight.agent.jobs.gpufiles import job_files, json_files
 from secondsight.agent.jobs.hooks import read_hooks, write_hook
 from secondsight.agent.plan.model import DAY_MS, TIME_MAXIMUM_MS, parse_plan
+from secondsight.agent.ship.aside import Aside
 from secondsight.agent.training.config import TrainingConfig
 from secondsight.agent.training.receive import Datagram, Receiver
-from secondsight.agent.transport import GatewayTransport
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind

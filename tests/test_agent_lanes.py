@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_fixture import FakeGateway, content_of, down, error_answer, frame_of, json_answer
-from secondsight.agent.connection import Answer
-from secondsight.agent.lanes import LEAD_SECONDS
-from secondsight.agent.pace import Backoff, BatchBytes
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.pace import Backoff, BatchBytes
+from secondsight.agent.ship.lanes import LEAD_SECONDS
 from secondsight.agent.spool.losses import LossReason
 from secondsight.model import Priority
 from secondsight.process.watermark import AGENT_LATENESS_MS

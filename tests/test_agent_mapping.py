@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondsight.agent.exposition import parse, syntax_of
-from secondsight.agent.mapping import Mapped, Mapper
+from secondsight.agent.scrape.exposition import parse, syntax_of
+from secondsight.agent.scrape.mapping import Mapped, Mapper
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
 from secondsight.mapping.cells import ContentBuilder

@@ -7,8 +7,8 @@ import pytest
 
 from agent_fixture import FakeGateway, answer_over_http, http_server
 from proxy_server import proxy_server
-from secondsight.agent.connection import parse_proxy
-from secondsight.agent.transport import GatewayTransport
+from secondsight.agent.client.connection import parse_proxy
+from secondsight.agent.client.transport import GatewayTransport
 from secondsight.clock import SystemClock
 from secondsight.errors import Rejected, Retryable
 from tls_fixture import make_certificate, needs_openssl, tls_server

@@ -12,7 +12,7 @@ from agent_fixture import FakeGateway, answer_over_http, error_answer, http_serv
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.run import run_agent
-from secondsight.agent.scrape import Target
+from secondsight.agent.scrape.reader import Target
 from secondsight.clock import SystemClock
 from secondsight.config import build
 from secondsight.errors import Permanent, Rejected

@@ -8,8 +8,8 @@ import pytest
 
 from agent_fixture import content_of
 from secondsight.agent.counts import Counts
-from secondsight.agent.lane import Hooks
-from secondsight.agent.sample import Sampler
+from secondsight.agent.tick.lane import Hooks
+from secondsight.agent.tick.sample import Sampler
 from secondsight.clock import ManualClock
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable
@@ -188,7 +188,7 @@ def test_a_step_of_the_clock_is_counted_and_sampling_goes_on() -> None:
 
 
 def test_a_stopped_sampler_names_the_reader_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secondsight.agent.lane.JOIN_SECONDS", 0.05)
+    monkeypatch.setattr("secondsight.agent.tick.lane.JOIN_SECONDS", 0.05)
     stuck = ScriptedReader("stuck")
     rig = Rig(stuck)
     stuck.hold.clear()

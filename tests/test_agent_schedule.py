@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondsight.agent.schedule import Schedule, phase_ms
+from secondsight.agent.tick.schedule import Schedule, phase_ms
 from secondsight.clock import ManualClock
 
 START_MS = 1_700_000_000_000

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from agent_fixture import answer_over_http, http_server
-from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.client.connection import Answer, Connection
 from secondsight.agent.counts import Counts
 from secondsight.agent.known_gpus import KnownGpus
-from secondsight.agent.scrape import ScrapePlace, ScrapeReader, Target
+from secondsight.agent.scrape.reader import ScrapePlace, ScrapeReader, Target
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import SystemClock
 from secondsight.contracts import Tick

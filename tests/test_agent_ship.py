@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_fixture import FakeGateway, content_of, down, error_answer, frame_of, json_answer
-from secondsight.agent.connection import Answer
-from secondsight.agent.offset import ClockOffset, Exchange
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.offset import ClockOffset, Exchange
 from secondsight.clock import SystemClock
 from secondsight.wire.content import Frame
 from ship_rig import START_MS, Rig

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from process_rig import BOOT, CATALOG, T0, Rig, content_of
-from secondsight.agent.split import Splitter
+from secondsight.agent.write.split import Splitter
 from secondsight.catalog.metric import MetricType
 from secondsight.model import EntityKind, Priority, Quality
 from secondsight.store.chdb import ChdbStore

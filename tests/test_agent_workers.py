@@ -2,7 +2,7 @@
 
 import threading
 
-from secondsight.agent.workers import Workers
+from secondsight.agent.tick.workers import Workers
 
 PATIENCE_SECONDS = 20.0
 

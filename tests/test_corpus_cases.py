@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from process_rig import CATALOG, Rig, frame_bytes
-from secondsight.agent.exposition import Exposition, Syntax, parse, syntax_of, type_of
-from secondsight.agent.instants import rfc3339_us
-from secondsight.agent.mapping import Mapped, Mapper
-from secondsight.agent.openmetrics import parse_strict
+from secondsight.agent.scrape.exposition import Exposition, Syntax, parse, syntax_of, type_of
+from secondsight.agent.scrape.mapping import Mapped, Mapper
+from secondsight.agent.scrape.openmetrics import parse_strict
 from secondsight.agent.smi.importing import ImportOptions, import_texts
+from secondsight.agent.smi.instants import rfc3339_us
 from secondsight.catalog.scale import to_physical
 from secondsight.errors import Rejected
 from secondsight.mapping.identity import Origin

@@ -18,13 +18,13 @@ from nvml_rig import needs_compiler
 from nvml_stub import build
 from nvml_stub.scenario import Machine
 from secondsight import cli
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.enrol import EnrolSettings
 from secondsight.agent.config import AgentConfig
-from secondsight.agent.connection import Answer
-from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.jobs.settings import KubernetesConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
-from secondsight.agent.target import Target
+from secondsight.agent.scrape.target import Target
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.doctor import gpus as of_gpus

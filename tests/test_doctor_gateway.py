@@ -13,9 +13,9 @@ from agent_fixture import answer_over_http, error_answer, http_server, json_answ
 from gateway_fixture import Running, serving
 from proxy_server import proxy_server
 from secondsight.access.identity import Role
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.enrol import EnrolSettings
 from secondsight.agent.config import AgentConfig
-from secondsight.agent.connection import Answer
-from secondsight.agent.enrol import EnrolSettings
 from secondsight.clock import SystemClock
 from secondsight.doctor.findings import Finding, Level
 from secondsight.doctor.gateway import gateway

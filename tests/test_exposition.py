@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondsight.agent.exposition import Exposition, Syntax, parse, parse_labels, syntax_of, type_of
-from secondsight.agent.openmetrics import parse_strict
+from secondsight.agent.scrape.exposition import Exposition, Syntax, parse, parse_labels, syntax_of, type_of
+from secondsight.agent.scrape.openmetrics import parse_strict
 from secondsight.errors import Rejected
 from secondsight.model import Quality
 

@@ -16,8 +16,8 @@ import pytest
 
 from flow_exporter import OPENMETRICS, TEXT, Exporter, agent, agent_toml, serving
 from flow_tables import Row, Tables
-from secondsight.agent.exposition import parse, syntax_of
-from secondsight.agent.mapping import Mapper
+from secondsight.agent.scrape.exposition import parse, syntax_of
+from secondsight.agent.scrape.mapping import Mapper
 from secondsight.catalog.load import load_catalog
 from secondsight.mapping.identity import Origin
 from secondsight.model import EntityKind, Quality

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from secondsight.agent.declare import declaration
+from secondsight.agent.ship.declare import declaration
 from secondsight.agent.spool.losses import Declared, Loss, LossReason
 from secondsight.model import Priority
 from up_custody import compare_with_ledger, let_pass

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondsight.agent import proc
 from secondsight.agent.counts import Counts
-from secondsight.agent.host import HostReader
-from secondsight.agent.place import Place
+from secondsight.agent.host import proc
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.reader import HostReader
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
 from secondsight.clock import ManualClock, SystemClock

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondsight.agent.chassis import ChassisReader
 from secondsight.agent.counts import Counts
-from secondsight.agent.place import Place
-from secondsight.agent.processes import (
+from secondsight.agent.host.chassis import ChassisReader
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.processes import (
     KERNEL,
     OTHER,
     ByName,
@@ -23,7 +23,7 @@ from secondsight.agent.processes import (
     processes,
     short_name,
 )
-from secondsight.agent.storage import BOUNDS_SECONDS, FileProbe, Observe, Probe, StorageProbeConfig, StorageReader
+from secondsight.agent.host.storage import BOUNDS_SECONDS, FileProbe, Observe, Probe, StorageProbeConfig, StorageReader
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.contracts import Tick

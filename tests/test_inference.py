@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from secondsight.agent.exposition import parse, syntax_of
-from secondsight.agent.mapping import Mapper
+from secondsight.agent.scrape.exposition import parse, syntax_of
+from secondsight.agent.scrape.mapping import Mapper
 from secondsight.catalog.load import load_catalog
 from secondsight.mapping.identity import Origin
 from secondsight.model import EntityKind

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernel_log_site import BOOT_MS, Site
 from secondsight.agent.counts import Counts
-from secondsight.agent.host import boot_id
+from secondsight.agent.host.reader import boot_id
 from secondsight.agent.kmsg.advice import History, first_action
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.kmsg.echo import WAIT_MS, WithoutEchoes

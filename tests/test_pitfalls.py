@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from process_rig import CATALOG, T0, Rig, frame_bytes
-from secondsight.agent.attribution import Allocations
-from secondsight.agent.exposition import CACHE_SPARE, parse, syntax_of
-from secondsight.agent.mapping import Mapper
+from secondsight.agent.scrape.attribution import Allocations
+from secondsight.agent.scrape.exposition import CACHE_SPARE, parse, syntax_of
+from secondsight.agent.scrape.mapping import Mapper
 from secondsight.log.segments import segment_bases, segment_path
 from secondsight.mapping.cells import ContentBuilder
 from secondsight.mapping.identity import Origin

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent_fixture import content_of, error_answer
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.connection import Answer
 from secondsight.agent.counts import Counts
 from secondsight.agent.plan.fetch import Follower, FollowParts
 from secondsight.agent.plan.model import WINDOW_MS, Plan, parse_plan

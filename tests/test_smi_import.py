@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent_fixture import FakeGateway, answer_over_http, error_answer, http_server
-from secondsight.agent.connection import Answer
-from secondsight.agent.instants import zone_of
+from secondsight.agent.client.connection import Answer
 from secondsight.agent.smi.importing import ImportedFile, ImportOptions, import_texts
+from secondsight.agent.smi.instants import zone_of
 from secondsight.agent.smi.sending import send
 from secondsight.catalog.load import load_catalog
 from secondsight.cli import main

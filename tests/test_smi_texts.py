@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secondsight.agent.instants import LocalTimes, rfc3339_us, zone_of
 from secondsight.agent.smi.forms import read_any
 from secondsight.agent.smi.importing import ImportedFile, ImportOptions, decode, import_texts
+from secondsight.agent.smi.instants import LocalTimes, rfc3339_us, zone_of
 from secondsight.agent.smi.report import as_json, as_text
 from secondsight.agent.smi.rows import Document, Subject
 from secondsight.agent.smi.texts import Text, is_blank, read_text

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.health.heartbeat import HeartbeatReader
-from secondsight.agent.offset import ClockOffset
 from secondsight.agent.readers import Shared, readers_of
-from secondsight.agent.write import Sender, TickWriter
+from secondsight.agent.write.writer import Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.config import build

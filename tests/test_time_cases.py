@@ -9,9 +9,9 @@ import pytest
 
 from process_rig import CATALOG, Rig, frame_bytes
 from secondsight.agent.counts import Counts
-from secondsight.agent.instants import rfc3339_us
 from secondsight.agent.run import note_step_back
-from secondsight.agent.schedule import STEP_MS
+from secondsight.agent.smi.instants import rfc3339_us
+from secondsight.agent.tick.schedule import STEP_MS
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from spool_rig import Rig as SpoolRig

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from secondsight.agent.client.enrol import EnrolSettings
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.dcgm.config import DcgmSettings
-from secondsight.agent.enrol import EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
+from secondsight.agent.host.processes import ProcessesConfig
+from secondsight.agent.host.storage import StorageProbeConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, LifecycleConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
-from secondsight.agent.processes import ProcessesConfig
-from secondsight.agent.scrape import Target
+from secondsight.agent.scrape.target import Target
 from secondsight.agent.simulate.config import FleetConfig, SimulatedClusterConfig
 from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
-from secondsight.agent.storage import StorageProbeConfig
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser

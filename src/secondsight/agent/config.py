@@ -5,19 +5,19 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.connection import parse_proxy
+from secondsight.agent.client.connection import parse_proxy
+from secondsight.agent.client.enrol import TOKEN_FILE, EnrolSettings
 from secondsight.agent.dcgm.config import DcgmSettings
-from secondsight.agent.enrol import TOKEN_FILE, EnrolSettings
 from secondsight.agent.fabric.config import FabricConfig
+from secondsight.agent.host.processes import ProcessesConfig
+from secondsight.agent.host.storage import StorageProbeConfig
 from secondsight.agent.jobs.settings import KubernetesConfig, LifecycleConfig, SacctConfig, SlurmConfig
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.nvml.settings import NvmlSettings
 from secondsight.agent.plan.settings import SamplingSettings
-from secondsight.agent.processes import ProcessesConfig
+from secondsight.agent.scrape.target import Target
 from secondsight.agent.simulate.asked import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
-from secondsight.agent.storage import StorageProbeConfig
-from secondsight.agent.target import Target
 from secondsight.agent.training.config import LogsConfig, TrainingConfig
 from secondsight.errors import Rejected
 

@@ -4,14 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.attribution import Allocations
 from secondsight.agent.bootfile import BootFile
-from secondsight.agent.chassis import ChassisReader
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.fabric.reader import FabricPlace, FabricReader
 from secondsight.agent.health.vitals import Vitals
-from secondsight.agent.host import HostReader, boot_id
+from secondsight.agent.host.chassis import ChassisReader
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.reader import HostReader, boot_id
 from secondsight.agent.jobs.inventory import DriverFiles, FirstOf
 from secondsight.agent.jobs.kept import KeptIntervals
 from secondsight.agent.jobs.report import Means, Station
@@ -22,8 +23,7 @@ from secondsight.agent.kmsg.untold import UntoldXids
 from secondsight.agent.kmsg.xidcount import XidCells, XidCountReader
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml.devices import PresentGpus
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.place import Place
+from secondsight.agent.scrape.attribution import Allocations
 from secondsight.agent.turn import SHARED_FILE
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
@@ -87,7 +87,7 @@ def _gpus(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Rea
 def _exporters(config: AgentConfig, shared: Shared, known: KnownGpus) -> Iterator[Reader]:
     """Make the readers of exporters and engines, importing what reads them where there are any."""
     if config.scrape:
-        from secondsight.agent.scrape import ScrapePlace, ScrapeReader
+        from secondsight.agent.scrape.reader import ScrapePlace, ScrapeReader
 
         place = ScrapePlace(config.host, config.rack, known, lambda target: _labelled(config, shared, target))
         for target in config.scrape:
@@ -118,11 +118,11 @@ def _host(config: AgentConfig, shared: Shared) -> Iterator[Reader]:
     yield HostReader(place, shared.catalog, shared.clock, shared.counts)
     yield ChassisReader(place, shared.catalog, shared.clock, shared.counts)
     if config.processes is not None:
-        from secondsight.agent.processes import ProcessesReader
+        from secondsight.agent.host.processes import ProcessesReader
 
         yield ProcessesReader(config.processes, place, shared.catalog, shared.clock, shared.counts)
     if config.storage_probe is not None:
-        from secondsight.agent.storage import StorageReader
+        from secondsight.agent.host.storage import StorageReader
 
         yield StorageReader(config.storage_probe, place, shared.catalog, shared.clock, shared.counts)
 

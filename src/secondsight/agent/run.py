@@ -6,32 +6,32 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from secondsight.agent.aside import Aside
+from secondsight.agent.client.enrol import Enroller, Enrolling, EnrolParts, EnrolSettings
+from secondsight.agent.client.offset import ClockOffset
+from secondsight.agent.client.transport import GatewayTransport, Transport
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.enrol import Enroller, Enrolling, EnrolParts, EnrolSettings
 from secondsight.agent.footprint import settle
 from secondsight.agent.health.cost import ProcessCosts
 from secondsight.agent.health.gather import Insight
 from secondsight.agent.health.heartbeat import HeartbeatReader
+from secondsight.agent.health.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
 from secondsight.agent.health.vitals import Vitals
-from secondsight.agent.hold import HeldTicks
-from secondsight.agent.host import boot_id
-from secondsight.agent.journal import Journal
-from secondsight.agent.lane import Hooks
-from secondsight.agent.offset import ClockOffset
+from secondsight.agent.host.reader import boot_id
 from secondsight.agent.plan.attach import Means, Sampling
 from secondsight.agent.readers import Shared, readers_of
-from secondsight.agent.sample import Sampler
-from secondsight.agent.schedule import STEP_MS
-from secondsight.agent.selfread import ReadDurations, SelfParts, SelfReader, resident_bytes
-from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
-from secondsight.agent.split import Splitter
+from secondsight.agent.ship.aside import Aside
+from secondsight.agent.ship.shipper import ShipConfig, ShipParts, Shipper
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.transport import GatewayTransport, Transport
-from secondsight.agent.write import Keeping, Sender, TickWriter
+from secondsight.agent.tick.lane import Hooks
+from secondsight.agent.tick.sample import Sampler
+from secondsight.agent.tick.schedule import STEP_MS
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.hold import HeldTicks
+from secondsight.agent.write.journal import Journal
+from secondsight.agent.write.split import Splitter
+from secondsight.agent.write.writer import Keeping, Sender, TickWriter
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader

@@ -15,9 +15,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from secondsight.agent.answers import code_and_message
+from secondsight.agent.client.answers import code_and_message
+from secondsight.agent.client.connection import Answer, Connection, Proxy, parse_proxy
 from secondsight.agent.config import AgentConfig
-from secondsight.agent.connection import Answer, Connection, Proxy, parse_proxy
 from secondsight.agent.health.words import plain, short, width
 from secondsight.agent.plan.fetch import plan_path
 from secondsight.clock import Clock

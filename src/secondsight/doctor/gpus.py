@@ -10,6 +10,7 @@ from pathlib import Path
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.health.judge import nvml_code
 from secondsight.agent.health.words import short
+from secondsight.agent.host.proc import gpu_functions
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.nvml import channel
 from secondsight.agent.nvml.devices import Present, PresentGpus, described
@@ -17,7 +18,6 @@ from secondsight.agent.nvml.driver import Values
 from secondsight.agent.nvml.plan import plan_of
 from secondsight.agent.nvml.settings import LIBRARY, is_there
 from secondsight.agent.nvml.source import GpuSource, Host, gpu_source
-from secondsight.agent.proc import gpu_functions
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, fault, ok, skipped, warning

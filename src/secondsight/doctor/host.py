@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from secondsight.agent.adjtimex import kernel_clock_offset_seconds
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.health.judge import State
 from secondsight.agent.health.words import short
+from secondsight.agent.host.adjtimex import kernel_clock_offset_seconds
 from secondsight.doctor.findings import Finding, fault, ok, skipped, warning
 
 CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_SYSLOG": 34}

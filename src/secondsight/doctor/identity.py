@@ -5,8 +5,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from secondsight.agent.client.enrol import EXPIRY_FILE
 from secondsight.agent.config import AgentConfig
-from secondsight.agent.enrol import EXPIRY_FILE
 from secondsight.agent.health.judge import clock_time
 from secondsight.agent.health.words import width
 from secondsight.clock import Clock

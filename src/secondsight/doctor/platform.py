@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from secondsight.agent.answers import code_and_message
-from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.client.answers import code_and_message
+from secondsight.agent.client.connection import Answer, Connection
 from secondsight.agent.health.words import plain, size
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
 from secondsight.agent.health.words import plain, short
-from secondsight.agent.scrape import ScrapePlace, ScrapeReader
-from secondsight.agent.target import Target
+from secondsight.agent.scrape.reader import ScrapePlace, ScrapeReader
+from secondsight.agent.scrape.target import Target
 from secondsight.catalog.load import Catalog, load_catalog
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, fault, ok, skipped, warning

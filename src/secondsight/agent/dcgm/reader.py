@@ -18,10 +18,10 @@ from typing import Any
 
 from secondsight.agent.counts import Counts
 from secondsight.agent.dcgm.config import DcgmSettings
-from secondsight.agent.exposition import Blank, Exposition, Sample, Syntax
 from secondsight.agent.health.vitals import Facts
 from secondsight.agent.known_gpus import KnownGpus
-from secondsight.agent.mapping import Mapper
+from secondsight.agent.scrape.exposition import Blank, Exposition, Sample, Syntax
+from secondsight.agent.scrape.mapping import Mapper
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick

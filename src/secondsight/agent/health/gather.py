@@ -10,21 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from secondsight.agent.client.enrol import Enroller
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.counts import Counts
-from secondsight.agent.enrol import Enroller
 from secondsight.agent.health.cost import ProcessCosts
 from secondsight.agent.health.process import pid_namespace, start_ticks, this_boot
 from secondsight.agent.health.statefile import FORMAT
 from secondsight.agent.health.vitals import Vitals
-from secondsight.agent.hold import HeldTicks
-from secondsight.agent.lane import ReaderState
-from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.stage import Stage
-from secondsight.agent.sample import Sampler
-from secondsight.agent.ship import Shipper
+from secondsight.agent.ship.shipper import Shipper
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.write import TickWriter
+from secondsight.agent.tick.lane import ReaderState
+from secondsight.agent.tick.sample import Sampler
+from secondsight.agent.write.hold import HeldTicks
+from secondsight.agent.write.writer import TickWriter
 from secondsight.clock import Clock
 from secondsight.model import Priority
 from secondsight.release import VERSION

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from secondsight.agent.connection import Connection
+from secondsight.agent.client.connection import Connection
+from secondsight.agent.client.secret import read_secret
 from secondsight.agent.jobs.checkpoint import checkpoint_entries, checkpoint_pods
 from secondsight.agent.jobs.devices import Gpu, device_of
 from secondsight.agent.jobs.podlist import pod_list
@@ -18,7 +19,6 @@ from secondsight.agent.jobs.podresources import PodResourcesClient
 from secondsight.agent.jobs.pods import FoundPods, Naming, PodFacts, PodKey, holdings_of
 from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Station
 from secondsight.agent.jobs.settings import KubernetesConfig
-from secondsight.agent.secret import read_secret
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.mapping.intervals import Listing

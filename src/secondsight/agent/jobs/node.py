@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from secondsight.agent import proc
+from secondsight.agent.host import proc
 from secondsight.agent.jobs.cgroups import JobFolder, device_minors, job_folders, processes
 from secondsight.agent.jobs.environment import Environment, job_id_of, process_environment, process_start_ms
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
 from secondsight.agent.jobs.devices import GpuTable
 from secondsight.agent.jobs.kept import KeptIntervals
-from secondsight.agent.offset import ClockOffset
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from secondsight.agent.connection import Connection
+from secondsight.agent.client.connection import Connection
+from secondsight.agent.client.secret import read_secret
 from secondsight.agent.jobs.command import output_of
 from secondsight.agent.jobs.report import AllocationReport, Findings, Means, Station
 from secondsight.agent.jobs.sacct import COLUMNS, exit_event, job_info, sacct_jobs
@@ -20,7 +21,6 @@ from secondsight.agent.jobs.settings import SacctConfig
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob
 from secondsight.agent.jobs.slurmtext import SQUEUE_FIELDS, NodeGpus, sinfo_gpus, squeue_jobs
 from secondsight.agent.jobs.waits import QueueWaits
-from secondsight.agent.secret import read_secret
 from secondsight.agent.wholefile import write_whole
 from secondsight.contracts import Tick
 from secondsight.errors import Retryable, SecondsightError

@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from secondsight.agent.host.proc import gpu_functions
 from secondsight.agent.jobs.inventory import TEXT_MAXIMUM, information
-from secondsight.agent.proc import gpu_functions
 
 LOOKS = 3
 """So many looks in a row without it make a GPU missing."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.agent.client.offset import ClockOffset
+from secondsight.agent.client.transport import Observed, Transport
 from secondsight.agent.counts import Counts
-from secondsight.agent.offset import ClockOffset
 from secondsight.agent.plan.fetch import Asking, Follower, FollowParts, plan_path
 from secondsight.agent.plan.ring import MIB, Ring
 from secondsight.agent.plan.settings import SamplingSettings
 from secondsight.agent.plan.stage import Gated, Stage, StageParts, Write
-from secondsight.agent.transport import Observed, Transport
-from secondsight.agent.write import Sender
+from secondsight.agent.write.writer import Sender
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Reader

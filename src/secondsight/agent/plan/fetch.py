@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
 
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.pace import Backoff
 from secondsight.agent.counts import Counts
-from secondsight.agent.pace import Backoff
 from secondsight.agent.plan.cut import select
 from secondsight.agent.plan.model import FULL_MS, WINDOW_MS, Plan, Session, parse_plan
 from secondsight.agent.plan.ring import Ring

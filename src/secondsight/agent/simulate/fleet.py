@@ -14,18 +14,18 @@ from itertools import groupby
 
 import numpy as np
 
-from secondsight.agent.aside import Aside
+from secondsight.agent.client.offset import ClockOffset
+from secondsight.agent.client.transport import GatewayTransport
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.ship import ShipConfig, ShipParts, Shipper
+from secondsight.agent.ship.aside import Aside
+from secondsight.agent.ship.shipper import ShipConfig, ShipParts, Shipper
 from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedCluster, boot_id, host_name
 from secondsight.agent.simulate.config import FleetConfig
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import NETWORK_PARTITION
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.transport import GatewayTransport
+from secondsight.agent.write.definitions import KeptDefinitions
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.errors import SecondsightError

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from secondsight.agent.instants import rfc3339_us, zone_of
+from secondsight.agent.client.transport import GatewayTransport
 from secondsight.agent.smi.importing import ImportedFile, ImportOptions, decode, import_texts
+from secondsight.agent.smi.instants import rfc3339_us, zone_of
 from secondsight.agent.smi.report import as_json, as_text
 from secondsight.agent.smi.sending import send
-from secondsight.agent.transport import GatewayTransport
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.errors import Rejected

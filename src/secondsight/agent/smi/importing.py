@@ -12,9 +12,9 @@ from datetime import tzinfo
 from itertools import groupby, pairwise
 from statistics import median
 
-from secondsight.agent.instants import LocalTimes
 from secondsight.agent.known_gpus import KnownGpus
 from secondsight.agent.smi.forms import read_any
+from secondsight.agent.smi.instants import LocalTimes
 from secondsight.agent.smi.mapping import SmiMapped, SmiMapper
 from secondsight.agent.smi.rows import Document, Fault, Refusal, Row, Subject
 from secondsight.agent.smi.texts import Trouble

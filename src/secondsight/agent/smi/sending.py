@@ -13,8 +13,8 @@ from itertools import groupby
 
 import numpy as np
 
+from secondsight.agent.client.transport import Transport
 from secondsight.agent.smi.importing import ImportedFile
-from secondsight.agent.transport import Transport
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
 from secondsight.mapping.cells import ContentBuilder

@@ -12,8 +12,8 @@ from pathlib import Path
 import google_crc32c
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.held_record import pack, unpack
-from secondsight.agent.write import Stamped
+from secondsight.agent.write.record import pack, unpack
+from secondsight.agent.write.writer import Stamped
 from secondsight.errors import Rejected
 from secondsight.wire.schema import Definitions
 

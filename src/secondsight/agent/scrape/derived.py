@@ -7,7 +7,7 @@ told. A ratio of two counters is of what they grew by since the last scrape, and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from secondsight.agent.exposition import Sample
+from secondsight.agent.scrape.exposition import Sample
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion

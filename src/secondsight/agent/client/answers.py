@@ -5,7 +5,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.connection import Answer
 
 CODE_CHARACTERS = 100
 MESSAGE_CHARACTERS = 500

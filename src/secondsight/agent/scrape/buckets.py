@@ -6,7 +6,7 @@ whole, with the reason.
 
 from collections.abc import Callable
 
-from secondsight.agent.exposition import Exposition, Sample, type_of
+from secondsight.agent.scrape.exposition import Exposition, Sample, type_of
 from secondsight.mapping.buckets import BUCKETS, COUNT, NOT_MEASURED, SUM, Series, began_ms, histogram_point
 from secondsight.mapping.cells import Gathered
 from secondsight.mapping.resolve import Slot

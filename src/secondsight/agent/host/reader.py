@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from secondsight.agent import proc
-from secondsight.agent.adjtimex import kernel_clock_offset_seconds
 from secondsight.agent.counts import Counts
-from secondsight.agent.place import Place
-from secondsight.agent.proc import Reading
-from secondsight.agent.textfile import read_text
+from secondsight.agent.host import proc
+from secondsight.agent.host.adjtimex import kernel_clock_offset_seconds
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.proc import Reading
+from secondsight.agent.host.textfile import read_text
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Metric, Source
 from secondsight.catalog.scale import Conversion, conversion

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from secondsight.agent.journal import Journal
-from secondsight.agent.write import Stamped, TickWriter
+from secondsight.agent.write.journal import Journal
+from secondsight.agent.write.writer import Stamped, TickWriter
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.wire.content import Content, clock_correction_ms

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from secondsight.agent.attribution import Allocations
-from secondsight.agent.connection import Answer, Connection
+from secondsight.agent.client.connection import Answer, Connection
+from secondsight.agent.client.secret import read_secret
 from secondsight.agent.counts import Counts
-from secondsight.agent.exposition import Exposition, parse, syntax_of
 from secondsight.agent.known_gpus import KnownGpus
-from secondsight.agent.mapping import Mapped, Mapper
-from secondsight.agent.secret import read_secret
-from secondsight.agent.target import Target
+from secondsight.agent.scrape.attribution import Allocations
+from secondsight.agent.scrape.exposition import Exposition, parse, syntax_of
+from secondsight.agent.scrape.mapping import Mapped, Mapper
+from secondsight.agent.scrape.target import Target
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick

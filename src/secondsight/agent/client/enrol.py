@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from secondsight.agent.answers import code_and_message, json_of, sent_ms
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.answers import code_and_message, json_of, sent_ms
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.pace import Backoff
+from secondsight.agent.client.secret import read_secret
+from secondsight.agent.client.transport import Observed, Transport
 from secondsight.agent.counts import Counts
-from secondsight.agent.pace import Backoff
-from secondsight.agent.secret import read_secret
-from secondsight.agent.transport import Observed, Transport
 from secondsight.agent.wholefile import write_whole
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable

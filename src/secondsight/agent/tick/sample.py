@@ -8,10 +8,10 @@ import threading
 from collections.abc import Sequence
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.lane import Hooks, Lane, ReaderState
-from secondsight.agent.schedule import Schedule, phase_ms
 from secondsight.agent.threads import name_thread
-from secondsight.agent.workers import Workers
+from secondsight.agent.tick.lane import Hooks, Lane, ReaderState
+from secondsight.agent.tick.schedule import Schedule, phase_ms
+from secondsight.agent.tick.workers import Workers
 from secondsight.clock import Clock
 from secondsight.contracts import Reader
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from secondsight.agent.exposition import Sample, parse_labels, whole_ms
+from secondsight.agent.scrape.exposition import Sample, parse_labels, whole_ms
 from secondsight.errors import Rejected
 from secondsight.mapping.identity import Labels
 

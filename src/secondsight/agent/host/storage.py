@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.place import Place
+from secondsight.agent.host.place import Place
 from secondsight.catalog.load import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Tick

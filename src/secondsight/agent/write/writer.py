@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from secondsight.agent.client.offset import ClockOffset
 from secondsight.agent.counts import Counts
-from secondsight.agent.definitions import KeptDefinitions
-from secondsight.agent.offset import ClockOffset
-from secondsight.agent.split import Splitter
 from secondsight.agent.spool.account import TickKey
 from secondsight.agent.spool.classes import Spools
+from secondsight.agent.write.definitions import KeptDefinitions
+from secondsight.agent.write.split import Splitter
 from secondsight.clock import Clock
 from secondsight.contracts import Reader, Tick
 from secondsight.errors import SecondsightError

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.place import Place
-from secondsight.agent.proc import Reading
+from secondsight.agent.host.place import Place
+from secondsight.agent.host.proc import Reading
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from secondsight.agent.connection import Answer, Connection
-from secondsight.agent.secret import read_secret
+from secondsight.agent.client.connection import Answer, Connection
+from secondsight.agent.client.secret import read_secret
 from secondsight.clock import Clock
 
 CONTENT_TYPE = "application/x-secondsight-frame"

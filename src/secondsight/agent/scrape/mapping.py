@@ -8,13 +8,13 @@ reason; a name that the catalogue does not have is refused and counted by name.
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from secondsight.agent.attribution import Allocations
-from secondsight.agent.buckets import Histograms
-from secondsight.agent.contradictions import Contradictions
-from secondsight.agent.derived import NAMES as DERIVED_FROM
-from secondsight.agent.derived import Derived
-from secondsight.agent.exposition import CACHE_SPARE, Exposition, Sample, type_of
-from secondsight.agent.settle import Candidate, Settled
+from secondsight.agent.scrape.attribution import Allocations
+from secondsight.agent.scrape.buckets import Histograms
+from secondsight.agent.scrape.contradictions import Contradictions
+from secondsight.agent.scrape.derived import NAMES as DERIVED_FROM
+from secondsight.agent.scrape.derived import Derived
+from secondsight.agent.scrape.exposition import CACHE_SPARE, Exposition, Sample, type_of
+from secondsight.agent.scrape.settle import Candidate, Settled
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import MetricType
 from secondsight.catalog.scale import Conversion, source_for_help

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.place import Place
+from secondsight.agent.host.place import Place
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import conversion

@@ -12,21 +12,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from secondsight.agent.answers import CODE_CHARACTERS, code_and_message, json_of, retry_after_seconds, shown
-from secondsight.agent.aside import Aside
-from secondsight.agent.batch import Outgoing, outgoing
-from secondsight.agent.connection import Answer
+from secondsight.agent.client.answers import CODE_CHARACTERS, code_and_message, json_of, retry_after_seconds, shown
+from secondsight.agent.client.connection import Answer
+from secondsight.agent.client.offset import ClockOffset, Exchange
+from secondsight.agent.client.pace import Backoff, BatchBytes
+from secondsight.agent.client.transport import Transport
 from secondsight.agent.counts import Counts
-from secondsight.agent.declare import declaration
-from secondsight.agent.lanes import LaneConfig, Lanes, Turn
-from secondsight.agent.offset import ClockOffset, Exchange
-from secondsight.agent.pace import Backoff, BatchBytes
+from secondsight.agent.ship.aside import Aside
+from secondsight.agent.ship.batch import Outgoing, outgoing
+from secondsight.agent.ship.declare import declaration
+from secondsight.agent.ship.lanes import LaneConfig, Lanes, Turn
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.losses import LossReason
 from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.agent.threads import name_thread
-from secondsight.agent.transport import Transport
 from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
 from secondsight.wire.schema import Definitions

@@ -10,9 +10,9 @@ from functools import lru_cache
 from threading import Lock
 
 from secondsight.agent.counts import Counts
-from secondsight.agent.lane import Duration
+from secondsight.agent.host.textfile import read_text
 from secondsight.agent.spool.classes import Spools
-from secondsight.agent.textfile import read_text
+from secondsight.agent.tick.lane import Duration
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
 from secondsight.catalog.scale import Conversion, conversion
