@@ -120,3 +120,33 @@ def test_events_of_impossible_times_are_refused_alone(store):
         ("dead_letter", "bad_time", "job_gpu_allocation", 1),
         ("quarantine", "future_time", "job_gpu_allocation", 1),
     ]
+
+
+def told_ms(store, tenant):
+    """Return the watermark that readers are told."""
+    sql = "SELECT toUnixTimestamp64Milli(watermark) AS ms FROM progress FINAL WHERE tenant_id = {t:String}"
+    return store.query(sql, {"t": tenant}).column("ms").to_pylist()[0]
+
+
+def test_readers_are_told_of_no_time_whose_rows_wait_for_their_windows(store):
+    rig, tenant = Rig(store), "told"
+    steady(tenant, rig, T0, 10)
+    for number in range(10):
+        tick = T0 + 30_000 * number + 29_000
+        body = frame_bytes({("GPU-a", "", 0): {POWER: 1}}, [tick], sequence=100 + number, live=True)
+        rig.send(body, tick, tenant=tenant)
+    rig.settle()
+    assert told_ms(store, tenant) == T0 - 1000
+    rig.clock.step_wall(300)
+    ticks = [T0 + 1000 * number for number in range(10, 300)]
+    backlog = {("GPU-a", "", number): {POWER: 2} for number in range(len(ticks))}
+    rig.send(frame_bytes(backlog, ticks, sequence=11), tenant=tenant)
+    rig.processor.finish()
+    stored = {row["event_time"] for row in raw_rows(store, tenant)}
+    assert set(ticks) - stored
+    assert told_ms(store, tenant) <= min(set(ticks) - stored)
+    rig.restart()
+    rig.settle()
+    assert told_ms(store, tenant) == ticks[-1] - 10_000
+    assert set(ticks) <= {row["event_time"] for row in raw_rows(store, tenant)}
+    check_rollups(store, tenant)

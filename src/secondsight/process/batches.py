@@ -40,6 +40,14 @@ class Backlog:
                     if position.partition not in partitions:
                         self.add(key, piece, position)
 
+    def oldest_ms(self) -> dict[int, int]:
+        """Return collector -> event time of its oldest row that waits."""
+        oldest: dict[int, int] = {}
+        for (_, _, collector), items in self.items.items():
+            first_ms = min(int(piece.time_ms.min()) for piece, _ in items)
+            oldest[collector] = min(first_ms, oldest.get(collector, first_ms))
+        return oldest
+
     def first_offsets(self) -> dict[int, int]:
         """Return partition -> first record of which pieces wait."""
         first: dict[int, int] = {}

@@ -69,6 +69,12 @@ class Progress:
             self.ordered_ms = max(self.ordered_ms, reached_ms)
             self.watermark_ms = max(self.watermark_ms, reached_ms - lateness_ms(header))
 
+    def told_ms(self, waiting_ms: int | None) -> int:
+        """Return the watermark that readers may be told, given the oldest event time that waits to be taken in."""
+        if waiting_ms is None:
+            return self.watermark_ms
+        return max(self.stored_ms[0], min(self.watermark_ms, waiting_ms))
+
     def may_be_written(self, kind: str, start_ms: int) -> bool:
         """Tell whether some rows of a window may be in the store without being in memory."""
         end_ms = start_ms + WINDOW_MS

@@ -135,21 +135,24 @@ class World:
     def write_progress(self) -> None:
         """Write how far each collector is, where that changed; everything it speaks of is written.
 
+        Rows that came in order and wait for a window to be loaded are not written: nobody is told of times after them.
+
         Raises:
             Retryable: The store is busy or away.
         """
-        changed = []
+        changed, waiting_ms = [], self.late.oldest_ms()
         for code, progress in self.progress.items():
             idle = progress.is_idle(self.log_ms(progress.partition))
             if progress.changed or idle != progress.idle:
                 progress.idle = idle
-                self._note_progress(code, progress, (progress.watermark_ms, progress.through_ms))
-                changed.append(progress)
+                told_ms = (progress.told_ms(waiting_ms.get(code)), progress.through_ms)
+                self._note_progress(code, progress, told_ms)
+                changed.append((progress, told_ms))
         self.writer.flush_landing("progress")
-        for progress in changed:
-            progress.changed = False
+        for progress, told_ms in changed:
+            progress.changed = told_ms[0] < progress.watermark_ms
             progress.begun_ms = max(progress.begun_ms, progress.through_ms)
-            progress.stored_ms = (progress.watermark_ms, progress.through_ms)
+            progress.stored_ms = told_ms
 
     def _note_progress(self, code: int, progress: Progress, reached_ms: tuple[int, int]) -> None:
         """Add a row of `progress` that says that all is written up to a (watermark, end of the last window)."""
