@@ -78,6 +78,7 @@ def _greatest(column: Values, count: int) -> Rows:
 
     Args:
         column: Shape (segments, rows).
+        count: How many of them.
     """
     width = column.shape[1]
     if column.dtype.itemsize == 8 or column.dtype.kind == "f":
