@@ -6,19 +6,27 @@ agent (`kept`, `restored`). What is the same in every process of a job (its step
 the lowest rank, and only from the host that has rank 0, so that no step of a job counts once for every host.
 """
 
-import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from secondsight.agent.training import losses
 from secondsight.agent.training.datagram import Incident, Report
+from secondsight.agent.training.jobrun import (
+    OWN_GAUGES,
+    SILENT_SECONDS,
+    JobRun,
+    Process,
+    lag_seconds,
+    own_gauges,
+    process_key,
+    rank_order,
+)
 from secondsight.agent.training.kept import kept, restored
 from secondsight.agent.training.measures import COUNTS, DURATIONS, GAUGES, Key, Measured, gather, known_key
 from secondsight.agent.training.pace import Pace
 from secondsight.catalog.load import Catalog
-from secondsight.mapping.cells import Attributes, Gathered
+from secondsight.mapping.cells import Gathered
 from secondsight.mapping.changes import Facts
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
@@ -27,69 +35,14 @@ Alive = Callable[[int], bool]
 """Tells whether a process of this host is there."""
 
 JOB_WIDE = ("steps", "anomalies")
-OWN_GAUGES = ("allocator_allocated_bytes", "allocator_reserved_bytes", "allocator_inactive_split_bytes")
 PROCESSES_MAXIMUM = 256
 BUCKET_MAXIMUM = 2**53
 ANOMALY_PAUSE_SECONDS = 60.0
 """One kind of anomaly is told once in that time, however many processes see it."""
-SILENT_SECONDS = 5.0
 FORGET_SECONDS = 3600.0
 TIME_SLACK_MS = 86_400_000
 END_OK, END_FAILED, END_VANISHED = 0, 1, 2
 RESTART_PROCESS, RESTART_LAUNCHER = 1, 2
-
-
-@dataclass(slots=True)
-class Process:
-    """One process of a run.
-
-    Attributes:
-        counted: What its last report had counted, by the report's keys.
-        heard: When it last reported, monotonic seconds.
-        pid: 0 where it is not known.
-        done: It said that it ends, or is gone.
-    """
-
-    start: int
-    counted: dict[str, float] = field(default_factory=dict)
-    gauges: Mapping[str, float] = field(default_factory=dict)
-    heard: float = 0.0
-    pid: int = 0
-    local_rank: int | None = None
-    done: bool = False
-
-
-@dataclass(slots=True)
-class JobRun:
-    """One run as this host sees it.
-
-    Attributes:
-        wide: Process key -> what every process counts alike; that of the lowest rank is the run's.
-        uid: Whose processes it has; None while it has none, or that is not known.
-        lead_here: False if rank 0 is on another host.
-        counted: Counts that were told already.
-    """
-
-    entity: str
-    measured: Measured = field(default_factory=Measured)
-    wide: dict[str, Measured] = field(default_factory=dict)
-    processes: dict[str, Process] = field(default_factory=dict)
-    attributes: Attributes = ()
-    lead_here: bool = True
-    world_size: int | None = None
-    steps_planned: int | None = None
-    pace: Pace = field(default_factory=Pace)
-    watch: losses.LossWatch = field(default_factory=losses.LossWatch)
-    told: dict[int, float] = field(default_factory=dict)
-    stalled_since_ms: int | None = None
-    touched: float = 0.0
-    uid: int | None = None
-    counted: set[Key] = field(default_factory=set)
-
-    @property
-    def lead(self) -> str | None:
-        """Return the key of the process with the lowest rank."""
-        return min(self.processes, key=_rank_order, default=None)
 
 
 class Runs:
@@ -215,7 +168,7 @@ class Runs:
 
     def _process_of(self, run: JobRun, report: Report, tick_ms: int) -> tuple[str, Process] | None:
         """Return the process that reports, made known if it is new."""
-        key = _process_key(run, report)
+        key = process_key(run, report)
         process = run.processes.get(key)
         if process is not None and process.start == report.start:
             return key, process
@@ -253,10 +206,10 @@ class Runs:
             self.discarded["parse"] += max(report.broken - int(process.counted.get("broken", 0)), 0)
             process.counted["broken"] = report.broken
 
-    def _add(self, run: JobRun, process_key: str, text: str, increase: float) -> bool:
+    def _add(self, run: JobRun, teller: str, text: str, increase: float) -> bool:
         name, _, rest = text.partition("|")
         label, _, bucket = rest.rpartition("|") if name in DURATIONS else (rest, "", "")
-        into = run.wide[process_key] if name in JOB_WIDE else run.measured
+        into = run.wide[teller] if name in JOB_WIDE else run.measured
         if name in COUNTS:
             key = known_key(self._catalog, name, label, into.counts)
             if key is not None:
@@ -265,7 +218,7 @@ class Runs:
         if name not in DURATIONS:
             return False
         if name == "step_seconds":
-            label = "first" if _rank_order(process_key)[1] <= 0 else "other"
+            label = "first" if rank_order(teller)[1] <= 0 else "other"
         return self._spread(into, (name, label), bucket, increase)
 
     def _spread(self, into: Measured, key: Key, bucket: str, increase: float) -> bool:
@@ -382,11 +335,9 @@ class Runs:
 
     def _told_of(self, run: JobRun, now: float) -> Measured:
         """Return what is told of a run now: counts for ever, last values while steps are done."""
-        told = Measured(
-            dict(run.measured.counts), run.measured.durations, dict(_own_gauges(run)), run.measured.start_ms
-        )
+        told = Measured(dict(run.measured.counts), run.measured.durations, dict(own_gauges(run)), run.measured.start_ms)
         told.gauges |= run.pace.gauges(now, None)
-        lag = _lag_seconds(run)
+        lag = lag_seconds(run)
         if lag is not None:
             told.gauges["rank_step_lag_seconds", ""] = lag
         if run.lead_here and run.lead is not None:
@@ -409,39 +360,6 @@ class Runs:
 
     def _event(self, metric: str, run: JobRun, time_ms: int, code: int, facts: Mapping[str, str]) -> None:
         self._events.append(Event(metric, run.entity, "", time_ms, code, attributes=dict(facts)))
-
-
-def _process_key(run: JobRun, report: Report) -> str:
-    """Return the rank as text; without one "" for the first of a run, and a name of its own for each beside it."""
-    own = f"p{report.start}"
-    if report.rank is not None or own in run.processes:
-        return own if report.rank is None else str(report.rank)
-    first = run.processes.get("")
-    beside = first is not None and first.start != report.start and run.touched - first.heard < SILENT_SECONDS
-    return own if beside else ""
-
-
-def _rank_order(key: str) -> tuple[bool, int]:
-    """Order ranks as numbers; a process without a rank is before others without."""
-    return (False, int(key)) if key.isdecimal() else (True, int(key[1:] or -1))
-
-
-def _own_gauges(run: JobRun) -> Iterator[tuple[Key, float]]:
-    """Give what each process has of its own, under its local rank."""
-    for key, process in run.processes.items():
-        label = str(process.local_rank if process.local_rank is not None else key or "0")
-        known = {name: process.gauges[name] for name in OWN_GAUGES if name in process.gauges}
-        for name, value in known.items():
-            yield (name, label), value
-        allocated, reserved = (known.get(f"allocator_{name}_bytes") for name in ("allocated", "reserved"))
-        if allocated is not None and reserved is not None and 0 < reserved >= allocated:
-            yield ("allocator_fragmentation", label), (reserved - allocated) / reserved
-
-
-def _lag_seconds(run: JobRun) -> float | None:
-    """Return how much longer the slowest process of this host took for its last step than the median."""
-    seconds = [p.gauges["step_seconds"] for p in run.processes.values() if "step_seconds" in p.gauges]
-    return max(seconds) - statistics.median(seconds) if len(seconds) > 1 else None
 
 
 def _time_ms(told_ms: int, tick_ms: int) -> int:
