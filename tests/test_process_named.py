@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from process_rig import CATALOG, T0, Rig, allocation, frame_bytes
@@ -226,7 +226,12 @@ def test_the_order_of_facts_changes_no_owner(facts: list[Fact], chance: Any) -> 
     assert {key: span.version for key, span in found.items()} == {key: s.version for key, s in again.items()}
 
 
+def fact(model: str, version: int) -> Fact:
+    return Fact(("t", "k", "GPU-a", ""), "h", ("j", "", "x", model), 0, 9, version)
+
+
 @given(st.lists(FACT, min_size=1, max_size=6))
+@example([fact("m", 1), fact("", 2)])
 def test_what_a_fact_changes_is_told_with_its_root(facts: list[Fact]) -> None:
     known = Owners()
     for fact in facts:

@@ -108,9 +108,12 @@ def root_of(kind: EntityKind, host_id: str, subject: Subject) -> Root:
 
 
 def roots_of(fact: Fact) -> list[Root]:
-    """Return what rows whose owner may depend on a fact are looked up by."""
-    job, model = fact.attribution[0], fact.attribution[3]
-    return [fact.subject[2], *([JOB + _first_word(job)] if job else []), *([HOST + fact.host_id] if model else [])]
+    """Return what rows whose owner may depend on a fact, or on one that it replaces, are looked up by.
+
+    The fact that it replaces may have named a model where this one names none.
+    """
+    job = fact.attribution[0]
+    return [fact.subject[2], *([JOB + _first_word(job)] if job else []), HOST + fact.host_id]
 
 
 def root_column(kind: EntityKind) -> str:
