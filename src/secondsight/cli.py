@@ -17,6 +17,7 @@ from secondsight.administer.custody import add_custody
 from secondsight.administer.debug import add_debug
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
+from secondsight.administer.tenants import add_tenants
 from secondsight.administer.tokens import add_tokens
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
@@ -26,7 +27,7 @@ Command = Callable[[argparse.Namespace], int]
 WRONG_USE = frozenset(
     {"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "bad_zone", "bad_time", "unknown_incident"}
 )
-WRONG_USE |= {"bad_budget", "bad_expiry", "bad_rule", "bad_stage", "token_spec_invalid"}
+WRONG_USE |= {"bad_budget", "bad_expiry", "bad_quota", "bad_rule", "bad_stage", "token_spec_invalid"}
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
 INCIDENT_NAMES = (
     "thermal_runaway, straggler, node_lost, ecc_storm, clock_drift, nvlink_degraded, dataloader_stall, "
@@ -100,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
     _add_reads(commands)
     _add_metrics(commands)
     add_tokens(commands, _command)
+    add_tenants(commands, _command)
     add_plans(commands, _command)
     add_debug(commands, _command, _add_server)
     add_custody(commands, _command, _add_server)

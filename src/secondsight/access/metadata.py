@@ -64,6 +64,19 @@ TENANTS = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+TENANT_QUOTAS = Table(
+    "tenant_quotas",
+    METADATA,
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("values_per_second", BigInteger),
+    Column("bytes_per_second", BigInteger),
+    Column("burst_seconds", BigInteger),
+    Column("active_series", BigInteger),
+    Column("new_series_per_minute", BigInteger),
+    Column("weight", BigInteger),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
 TOKENS = Table(
     "tokens",
     METADATA,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from secondsight.access.metadata import TENANTS, reading, writing
+from secondsight.access.metadata import TENANTS, TOKENS, reading, writing
 from secondsight.errors import Rejected
 
 
@@ -39,3 +39,10 @@ def list_tenants(metadata: Engine) -> tuple[Tenant, ...]:
     query = select(TENANTS.c.tenant_id, TENANTS.c.name, TENANTS.c.created_ms).order_by(TENANTS.c.tenant_id)
     with reading(metadata) as connection:
         return tuple(Tenant(row.tenant_id, row.name, row.created_ms) for row in connection.execute(query))
+
+
+def tenant_ids(metadata: Engine) -> frozenset[str]:
+    """Return every tenant that is on record or has a token."""
+    with reading(metadata) as connection:
+        named = connection.execute(select(TENANTS.c.tenant_id).union(select(TOKENS.c.tenant_id)))
+        return frozenset(row.tenant_id for row in named)
