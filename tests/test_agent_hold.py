@@ -1,5 +1,6 @@
 """Ticks held for company: one frame of several ticks, nothing lost at a bad end, nothing waits for ever."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,11 +59,13 @@ class Rig:
         self.definitions = KeptDefinitions(self.folder / "definitions", self.clock)
         keeping = Keeping(self.spools, self.definitions, Splitter(load_catalog()))
         writer = TickWriter(Sender("host-1", "host-1", ""), keeping, self.offset, self.clock, self.counts)
-        self.held = HeldTicks(writer, Journal(self.folder, self.counts), self.clock, self.hold_seconds)
+        self.journal = Journal(self.folder, self.counts)
+        self.held = HeldTicks(writer, self.journal, self.clock, self.hold_seconds)
         self.held.recover(self.definitions.known)
 
     def die(self) -> None:
         self.spools.close()
+        self.journal.close()
 
     def take(self, value: int, content: Content | None = None) -> None:
         """Write the tick of this second, then let it pass."""
@@ -86,8 +89,14 @@ class Rig:
         return found
 
 
-def test_ticks_become_one_frame_when_they_are_due(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.die()
+
+
+def test_ticks_become_one_frame_when_they_are_due(rig: Rig) -> None:
     waits = []
     for value in range(5):
         rig.take(value)
@@ -100,8 +109,7 @@ def test_ticks_become_one_frame_when_they_are_due(tmp_path: Path) -> None:
     assert rig.rows()[4:] == [(4, 4)]
 
 
-def test_what_is_not_alike_is_a_frame_of_its_own(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_what_is_not_alike_is_a_frame_of_its_own(rig: Rig) -> None:
     rig.take(1)
     rig.take(2, Content(SCHEMA, table_of("another"), block_of(2)))
     rig.take(3)
@@ -114,8 +122,7 @@ def test_what_is_not_alike_is_a_frame_of_its_own(tmp_path: Path) -> None:
     assert sorted(rig.rows()) == [(-3596, 5), (0, 1), (1, 2), (2, 3), (3, 4)]
 
 
-def test_a_clock_that_stands_still_makes_two_frames_of_one_instant(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_a_clock_that_stands_still_makes_two_frames_of_one_instant(rig: Rig) -> None:
     for value in (1, 2):
         rig.held.write(Reader(), START_MS, Tick((content_of(value),)))
     rig.held.flush()
@@ -123,8 +130,7 @@ def test_a_clock_that_stands_still_makes_two_frames_of_one_instant(tmp_path: Pat
     assert len(rig.frames()) == 2
 
 
-def test_events_wait_for_nothing_and_take_along_what_waits(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_events_wait_for_nothing_and_take_along_what_waits(rig: Rig) -> None:
     rig.take(1)
     event = Event("node_boot", "host-1", "", START_MS, 0)
     rig.take(2, replace(content_of(2), events=(event,)))
@@ -132,8 +138,7 @@ def test_events_wait_for_nothing_and_take_along_what_waits(tmp_path: Path) -> No
     assert [event for frame in rig.frames() for event in frame.content.events] == [event]
 
 
-def test_when_nobody_ships_later_ticks_write(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_when_nobody_ships_later_ticks_write(rig: Rig) -> None:
     for value in range(20):
         rig.take(value)
     assert len(rig.rows()) >= 12
@@ -144,10 +149,10 @@ def test_without_time_to_hold_every_tick_is_written(tmp_path: Path) -> None:
     rig = Rig(tmp_path, hold_seconds=0.0)
     rig.take(1)
     assert rig.rows() == [(0, 1)]
+    rig.die()
 
 
-def test_a_bad_end_costs_nothing_that_was_held(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_a_bad_end_costs_nothing_that_was_held(rig: Rig) -> None:
     for value in range(3):
         rig.take(value)
     rig.die()
@@ -163,8 +168,7 @@ def test_a_bad_end_costs_nothing_that_was_held(tmp_path: Path) -> None:
     assert len(rig.rows()) == 4
 
 
-def test_a_bad_end_between_two_turns_of_the_journal(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_a_bad_end_between_two_turns_of_the_journal(rig: Rig) -> None:
     rig.take(1)
     rig.held._journal.spooled = lambda _number: None  # the end comes before the file is emptied
     rig.held.flush()
@@ -174,33 +178,30 @@ def test_a_bad_end_between_two_turns_of_the_journal(tmp_path: Path) -> None:
     assert sorted(rig.rows()) == [(0, 1), (1, 2)]
 
 
-def test_a_journal_cut_anywhere_gives_what_is_whole(tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "whole")
+def test_a_journal_cut_anywhere_gives_what_is_whole(rig: Rig, tmp_path: Path) -> None:
     for value in range(2):
         rig.take(value)
-    raw = (tmp_path / "whole" / "held-0").read_bytes()
+    raw = (tmp_path / "held-0").read_bytes()
     for size in range(len(raw)):
-        journal = Journal(tmp_path / "whole", Counts())
-        (tmp_path / "whole" / "held-0").write_bytes(raw[:size])
+        journal = Journal(tmp_path, Counts())
+        (tmp_path / "held-0").write_bytes(raw[:size])
         found = journal.recover(rig.definitions.known)
         assert len(found) == (0 if size < len(raw) // 2 else 1)
     for place in range(0, len(raw), 7):
         flipped = bytearray(raw)
         flipped[place] ^= 0x40
-        (tmp_path / "whole" / "held-0").write_bytes(flipped)
-        assert len(Journal(tmp_path / "whole", Counts()).recover(rig.definitions.known)) < 2
+        (tmp_path / "held-0").write_bytes(flipped)
+        assert len(Journal(tmp_path, Counts()).recover(rig.definitions.known)) < 2
 
 
-def test_definitions_that_are_lost_cost_their_ticks_alone(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_definitions_that_are_lost_cost_their_ticks_alone(rig: Rig, tmp_path: Path) -> None:
     rig.take(1)
     counts = Counts()
     assert Journal(tmp_path, counts).recover(Definitions()) == []
     assert counts.get("journal_unreadable") == 1
 
 
-def test_a_journal_that_cannot_be_written_leaves_ticks_in_memory(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_a_journal_that_cannot_be_written_leaves_ticks_in_memory(rig: Rig, tmp_path: Path) -> None:
     rig.held._journal = Journal(tmp_path / "no" / "such" / "folder", rig.counts)
     rig.take(1)
     rig.held.flush()
@@ -208,8 +209,7 @@ def test_a_journal_that_cannot_be_written_leaves_ticks_in_memory(tmp_path: Path)
     assert rig.counts.get("journal_failed") == 1
 
 
-def test_a_journal_deleted_under_the_agent_is_made_anew(tmp_path: Path) -> None:
-    rig = Rig(tmp_path)
+def test_a_journal_deleted_under_the_agent_is_made_anew(rig: Rig, tmp_path: Path) -> None:
     rig.take(1)
     (tmp_path / "held-0").unlink()
     rig.take(2)

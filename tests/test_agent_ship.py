@@ -1,7 +1,7 @@
 """Frames reach a gateway that is away, busy, strict or mistaken, each exactly as often as it must."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +11,28 @@ from hypothesis import strategies as st
 from agent_fixture import FakeGateway, content_of, down, error_answer, frame_of, json_answer
 from secondsight.agent.client.connection import Answer
 from secondsight.agent.client.offset import ClockOffset, Exchange
-from secondsight.clock import SystemClock
+from secondsight.clock import Clock, SystemClock
 from secondsight.wire.content import Frame
 from ship_rig import START_MS, Rig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Rig:
-    return Rig(tmp_path, FakeGateway())
+def rig_of(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
+    """Make rigs that end with the test."""
+    made: list[Rig] = []
+
+    def rig_of(gateway: FakeGateway, *further: Clock, **config: float) -> Rig:
+        made.append(Rig(tmp_path, gateway, *further, **config))
+        return made[-1]
+
+    yield rig_of
+    for rig in made:
+        rig.spools.close()
+
+
+@pytest.fixture
+def rig(rig_of: Callable[..., Rig]) -> Rig:
+    return rig_of(FakeGateway())
 
 
 def test_records_become_one_frame_per_collector_with_definitions_inside_once(rig: Rig) -> None:
@@ -66,8 +80,8 @@ def test_no_answer_is_backed_off_from_later_and_later(rig: Rig) -> None:
     assert rig.gateway.ticks == rig.expected
 
 
-def test_a_new_token_ends_the_wait_of_what_was_refused_for_want_of_one(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, FakeGateway(), SystemClock(), backoff_seconds=7200.0, backoff_maximum_seconds=7200.0)
+def test_a_new_token_ends_the_wait_of_what_was_refused_for_want_of_one(rig_of: Callable[..., Rig]) -> None:
+    rig = rig_of(FakeGateway(), SystemClock(), backoff_seconds=7200.0, backoff_maximum_seconds=7200.0)
     rig.definitions.keep(content_of())
     rig.append(frame_of(rig.clock.now_ms()))
     rig.gateway.script = [error_answer(401, "token_invalid")]
@@ -116,8 +130,8 @@ def poison(frame: Frame) -> str | None:
     return "poison" if bad else None
 
 
-def test_a_poisonous_record_is_set_aside_and_the_rest_goes_on(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, FakeGateway(refuse=poison))
+def test_a_poisonous_record_is_set_aside_and_the_rest_goes_on(rig_of: Callable[..., Rig], tmp_path: Path) -> None:
+    rig = rig_of(FakeGateway(refuse=poison))
     rig.spool_ticks(6)
     rig.spool_ticks(1, value=666)
     poisoned = rig.expected.pop()
@@ -131,8 +145,8 @@ def test_a_poisonous_record_is_set_aside_and_the_rest_goes_on(tmp_path: Path) ->
     assert rig.counts.labelled("rejected") == {"poison": 1}
 
 
-def test_a_body_that_is_too_large_is_divided(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, FakeGateway(body_limit_frames=2))
+def test_a_body_that_is_too_large_is_divided(rig_of: Callable[..., Rig]) -> None:
+    rig = rig_of(FakeGateway(body_limit_frames=2))
     for number in range(7):
         rig.spool_ticks(2, collector=f"host-{number}", host=f"host-{number}")
     rig.ship_until_empty()
@@ -173,8 +187,8 @@ def test_a_gateway_that_says_anything_costs_no_memory_and_no_time(rig: Rig) -> N
     assert rig.offset.now(rig.clock.monotonic_seconds()) == (None, 0)
 
 
-def test_a_batch_waits_for_company_but_not_longer(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, FakeGateway(), batch_seconds=5.0, batch_records=4)
+def test_a_batch_waits_for_company_but_not_longer(rig_of: Callable[..., Rig]) -> None:
+    rig = rig_of(FakeGateway(), batch_seconds=5.0, batch_records=4)
     rig.spool_ticks(1)
     assert rig.shipper.step() == 5.0
     rig.clock.move(2.0)
@@ -187,11 +201,11 @@ def test_a_batch_waits_for_company_but_not_longer(tmp_path: Path) -> None:
     assert rig.spools.records == 5
 
 
-def test_after_a_restart_spooled_frames_are_still_readable(tmp_path: Path) -> None:
-    rig = Rig(tmp_path, FakeGateway())
+def test_after_a_restart_spooled_frames_are_still_readable(rig_of: Callable[..., Rig]) -> None:
+    rig = rig_of(FakeGateway())
     rig.spool_ticks(3)
     rig.spools.close()
-    again = Rig(tmp_path, rig.gateway)
+    again = rig_of(rig.gateway)
     again.ship_until_empty()
     assert rig.gateway.ticks == rig.expected
 
