@@ -98,6 +98,7 @@ def test_ports_beyond_the_limit_are_counted(tmp_path: Path) -> None:
     site.write({f"mlx5_{number}/ports/1/state": "4: ACTIVE\n" for number in range(5)})
     assert len(said(site.look())["rows"]) == 2
     assert site.counts.get("discarded:entities_limit") == 3
+    site.reader.close()
 
 
 def test_a_rest_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -109,6 +110,7 @@ def test_a_rest_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         site.look()
     assert site.counts.get("fabric_rest") == 1
     assert len([record for record in caplog.records if "mlx5_0" in record.getMessage()]) == 1
+    site.reader.close()
 
 
 def test_settings_that_cannot_work() -> None:

@@ -128,8 +128,13 @@ def test_a_spool_wiped_under_the_agent_is_declared_and_made_anew(rig):
 
 
 def test_one_process_at_a_time(rig):
+    rig.append(frame(0))
+    rig.spools.lose(rig.member(), rig.spools.read(rig.member(), 1, 1 << 20)[0], LossReason.REFUSED)
+    book, before = (rig.folder / "losses").read_bytes(), sorted(open_files())
     with pytest.raises(Permanent):
         Rig(rig.folder)
+    assert (rig.folder / "losses").read_bytes() == book
+    assert sorted(open_files()) == before
 
 
 def fill(rig, priority, seconds, rows=400, kind=EntityKind.NODE):

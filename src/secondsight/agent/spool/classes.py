@@ -279,6 +279,7 @@ class Spools:
             if str(error) != self._fault:
                 logger.error("spool %s cannot be opened, samples are lost until it can: %s", self._folder, error)  # noqa: TRY400 # the folder's fault, not this program's
             self._fault = str(error)
+            self._custody.book.try_load()
         else:
             if self._fault:
                 logger.info("spool %s is back", self._folder)

@@ -113,6 +113,8 @@ class Declared:
 class LossBook:
     """The declarations of one agent. Not safe to call from several threads. Never raises for the disk's sake.
 
+    What an earlier process left is read by `try_load`, once the spools are this process's own.
+
     Attributes:
         covers: (spool id, first, end) of records that are declared and may not be settled yet.
     """
@@ -129,7 +131,6 @@ class LossBook:
         self._next = 1
         self._open: dict[tuple[str, ...], Loss] = {}
         self._sealed: list[Declared] = []
-        self.try_load()
 
     @property
     def waiting(self) -> tuple[Loss, ...]:
