@@ -1,5 +1,10 @@
-"""What all tests share: the loud list of tests that could not run here."""
+"""What all tests share: the loud list of tests that could not run here, and that every module closes its files."""
 
+import gc
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,6 +12,13 @@ from hypothesis import settings
 
 settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("secondsight")
+
+pytest_plugins = ["clickhouse_server"]  # servers that tests of several modules share
+
+LEFT_OPEN_MAXIMUM = 8
+"""How many files a module may leave open: libraries keep a few for the life of the process."""
+THREAD_FILES = re.compile(r"/proc/\d+/task/")
+"""Files that the store's engine holds for each of its threads, which outlive a store."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,4 +39,23 @@ _not_run_file: Path | None = None
 def pytest_configure(config: pytest.Config) -> None:
     global _not_run_file
     name = config.getoption("--not-run-file")
-    _not_run_file = Path(name) if name else None
+    is_worker = hasattr(config, "workerinput")  # the process that started it hears of every test
+    _not_run_file = Path(name) if name and not is_worker else None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _closes_its_files() -> Iterator[None]:
+    before = _open_files()
+    yield
+    if (_open_files() - before).total() > LEFT_OPEN_MAXIMUM:
+        gc.collect()
+        left = _open_files() - before
+        assert left.total() <= LEFT_OPEN_MAXIMUM, f"{left.total()} files are left open: {sorted(left.elements())}"
+
+
+def _open_files() -> "Counter[str]":
+    found: Counter[str] = Counter()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found[str(entry.readlink())] += 1
+    return Counter({name: count for name, count in found.items() if not THREAD_FILES.match(name)})
