@@ -258,6 +258,15 @@ AUDIT = Table(
     Index("audit_by_time", "time_ms"),
 )
 
+EVENT_IDS = Table(
+    "event_ids",
+    METADATA,
+    Column("id_hash", LargeBinary(16), primary_key=True),
+    Column("content_hash", LargeBinary(16), nullable=False),
+    Column("first_ms", BigInteger, nullable=False),
+    Index("event_ids_by_time", "first_ms"),
+)
+
 
 def open_metadata(url: str) -> Engine:
     """Open the metadata store and grow its schema to what this program needs.

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 
 from secondsight.access.audit import write_entries
 from secondsight.access.enrolment import Terms
+from secondsight.access.eventids import Claim, Held, claim_ids
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import reading
 from secondsight.access.tokens import Authenticator
@@ -25,6 +26,8 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
 from secondsight.gateway.enrol import Attempts, Enrolments, Rate
+from secondsight.gateway.events.intake import EventIntake
+from secondsight.gateway.events.routes import EventRoutes
 from secondsight.gateway.foreign.intake import ForeignIntake
 from secondsight.gateway.foreign.routes import BodyLimits, ForeignRoutes
 from secondsight.gateway.foreign.sender import Settings as ForeignSettings
@@ -92,6 +95,7 @@ class Gateway:
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
         self._policy_reads = Gatherer[None, Tables]("policies", self._policies.read, _one, BATCH_ITEMS)
+        self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", self._claim_ids, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
         self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
@@ -107,7 +111,16 @@ class Gateway:
         self._foreign = {
             "/api/v1/write": ("remote_write", foreign.post_remote_write),
             "/v1/metrics": ("otlp", foreign.post_otlp),
+            "/v1/events": ("events", self._event_routes(bounds, catalog).post_events),
         }
+
+    def _event_routes(self, bounds: Bounds, catalog: Catalog) -> EventRoutes:
+        intake = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, self._clock)
+        limits = BodyLimits(self._config.body_bytes, self._config.body_timeout_seconds)
+        return EventRoutes(intake, self._collector, self._pressure, limits, self.selfmetrics)
+
+    def _claim_ids(self, claims: Sequence[Claim]) -> dict[bytes, Held]:
+        return claim_ids(self._stores.metadata, claims, self._clock.now_ms())
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, or live through the server's start and stop."""
@@ -120,6 +133,7 @@ class Gateway:
         """Finish what was taken in and close the stores; may be called twice."""
         for gatherer in (self._finds, self._definitions, self._wishes, self._records, self._policy_reads):
             await gatherer.close()
+        await self._event_ids.close()
         if self._policies_read is not None:
             await self._policies_read
         await self._refusals.close()
