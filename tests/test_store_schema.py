@@ -8,8 +8,11 @@ from secondsight.catalog.load import Catalog, load_catalog, parse
 from secondsight.catalog.members import Holds, members
 from secondsight.model import EntityKind
 from secondsight.store import codecs
+from secondsight.store.deployment import Deployment
 from secondsight.store.schema import (
+    DATABASE,
     alter_statements,
+    create_database,
     create_statements,
     fingerprint,
     member_columns,
@@ -30,11 +33,24 @@ def small() -> Catalog:
 
 
 def test_statements_are_as_reviewed(small: Catalog, request: pytest.FixtureRequest) -> None:
-    got = ";\n\n".join(create_statements(small)) + ";\n"
+    got = ";\n\n".join((create_database(DATABASE), *create_statements(small).values())) + ";\n"
     expected = CASES / "tables.sql"
     if request.config.getoption("--rewrite"):
         expected.write_text(got)
     assert got == expected.read_text()
+
+
+def test_a_server_remembers_inserts_and_a_cluster_replicates(small: Catalog) -> None:
+    server = create_statements(small, "d", Deployment(server=True))["gpu_1s"]
+    assert server.endswith(", non_replicated_deduplication_window = 1000")
+    cluster = Deployment(server=True, cluster="east`1")
+    made = create_statements(small, "d", cluster)["gpu_1s"]
+    assert made.startswith("CREATE TABLE IF NOT EXISTS `d`.`gpu_1s` ON CLUSTER `east\\`1` (")
+    assert "ENGINE = ReplicatedReplacingMergeTree(version)" in made
+    assert "deduplication" not in made
+    assert create_database("d", cluster) == "CREATE DATABASE IF NOT EXISTS `d` ON CLUSTER `east\\`1`"
+    existing = {spec.name: frozenset(c.name for c in spec.columns[1:]) for spec in tables(small)}
+    assert all(" ON CLUSTER `east\\`1` ADD " in each for each in alter_statements(existing, small, "d", cluster))
 
 
 def test_every_kind_has_its_tables() -> None:

@@ -1,20 +1,32 @@
 """Bring a store's tables up to the catalogue: create what is missing, add columns, never take anything away."""
 
 from secondsight.contracts import Store
-from secondsight.store.schema import DATABASE, Scalars, alter_statements, create_statements, fingerprint, tables
+from secondsight.store.deployment import EMBEDDED, Deployment
+from secondsight.store.schema import (
+    DATABASE,
+    Scalars,
+    alter_statements,
+    create_database,
+    create_statements,
+    fingerprint,
+    tables,
+)
 
 
-def migrate(store: Store, catalog: Scalars, database: str = DATABASE) -> tuple[str, ...]:
-    """Run what is missing and return the statements that changed something; safe twice and after a crash.
+def migrate(
+    store: Store, catalog: Scalars, database: str = DATABASE, deployment: Deployment = EMBEDDED
+) -> tuple[str, ...]:
+    """Run what is missing and return the statements that changed something; safe twice, at once and after a crash.
 
     Raises:
         Retryable: The store is busy or away; run it again.
     """
     before = existing_columns(store, database)
-    created = tuple(spec.create_statement(database) for spec in tables(catalog) if spec.name not in before)
-    for statement in create_statements(catalog, database)[:1] + created:
+    wanted = create_statements(catalog, database, deployment)
+    created = tuple(statement for name, statement in wanted.items() if name not in before)
+    for statement in (create_database(database, deployment), *created):
         store.query(statement)
-    altered = alter_statements(before, catalog, database)
+    altered = alter_statements(before, catalog, database, deployment)
     for statement in altered:
         store.query(statement)
     if created or altered:

@@ -11,7 +11,9 @@ from typing import Protocol
 from secondsight.catalog.members import Holds, Member, members
 from secondsight.catalog.metric import DTYPES, Metric
 from secondsight.model import EntityKind
+from secondsight.store.coarse import LEVELS, Level, coarse_table, made_tables
 from secondsight.store.codecs import NOISE, codec_of
+from secondsight.store.deployment import EMBEDDED, Deployment
 from secondsight.store.layout import (
     RAW_KEY,
     RAW_ORDER,
@@ -48,10 +50,11 @@ def rollup_table(kind: EntityKind, resolution: str = "30s") -> str:
 
 
 def tables(catalog: Scalars) -> tuple[TableSpec, ...]:
-    """Return every table of the hot store: raw and rollup of each kind, then the fixed ones."""
+    """Return every table of the hot store: raw and rollups of each kind, then the fixed ones."""
     raws = tuple(_raw(kind, catalog.scalars(kind)) for kind in EntityKind)
     rollups = tuple(_rollup(kind, catalog.scalars(kind)) for kind in EntityKind)
-    return (*raws, *rollups, *fixed_tables())
+    coarse = tuple(_coarse(kind, level, catalog.scalars(kind)) for level in LEVELS for kind in EntityKind)
+    return (*raws, *rollups, *coarse, *fixed_tables(), *made_tables())
 
 
 def table(catalog: Scalars, name: str) -> TableSpec:
@@ -63,14 +66,23 @@ def table(catalog: Scalars, name: str) -> TableSpec:
     return {spec.name: spec for spec in tables(catalog)}[name]
 
 
-def create_statements(catalog: Scalars, database: str = DATABASE) -> tuple[str, ...]:
-    """Return the statements that create what is missing; safe to run twice."""
-    creates = (spec.create_statement(database) for spec in tables(catalog))
-    return (f"CREATE DATABASE IF NOT EXISTS {quoted(database)}", *creates)
+def create_statements(catalog: Scalars, database: str = DATABASE, deployment: Deployment = EMBEDDED) -> dict[str, str]:
+    """Return table -> the statement that creates it where it is missing; safe to run twice."""
+    return {
+        spec.name: deployment.of(spec).create_statement(database, deployment.on_cluster) for spec in tables(catalog)
+    }
+
+
+def create_database(database: str, deployment: Deployment = EMBEDDED) -> str:
+    """Return the statement that creates the database where it is missing."""
+    return f"CREATE DATABASE IF NOT EXISTS {quoted(database)}{deployment.on_cluster}"
 
 
 def alter_statements(
-    existing: Mapping[str, frozenset[str]], catalog: Scalars, database: str = DATABASE
+    existing: Mapping[str, frozenset[str]],
+    catalog: Scalars,
+    database: str = DATABASE,
+    deployment: Deployment = EMBEDDED,
 ) -> tuple[str, ...]:
     """Return the statements that add missing columns, one per table that lacks any.
 
@@ -78,9 +90,11 @@ def alter_statements(
         existing: Table name -> names of its columns, as the store has them; tables it lacks are left out.
         catalog: What the tables should hold.
         database: Database of the tables.
+        deployment: Where they stand.
     """
+    place = deployment.on_cluster
     statements = (
-        _add_columns(spec, existing[spec.name], database) for spec in tables(catalog) if spec.name in existing
+        _add_columns(spec, existing[spec.name], database, place) for spec in tables(catalog) if spec.name in existing
     )
     return tuple(statement for statement in statements if statement)
 
@@ -118,15 +132,19 @@ def _rollup(kind: EntityKind, metrics: Sequence[Metric]) -> TableSpec:
     )
 
 
+def _coarse(kind: EntityKind, level: Level, metrics: Sequence[Metric]) -> TableSpec:
+    return coarse_table(kind, level, metrics, {metric.name: member_columns(metric) for metric in metrics})
+
+
 def _member_column(metric: Metric, member: Member) -> ColumnSpec:
     dtype = member.dtype(metric)
     codec = NOISE if member.holds is Holds.INCREASE and dtype != "f64" else codec_of(metric)
     return ColumnSpec(member.column(metric), f"Nullable({DTYPES[dtype]})", codec)
 
 
-def _add_columns(spec: TableSpec, existing: frozenset[str], database: str) -> str:
+def _add_columns(spec: TableSpec, existing: frozenset[str], database: str, on_cluster: str) -> str:
     missing = [column for column in spec.columns if column.name not in existing]
     if not missing:
         return ""
     adds = ", ".join(f"ADD COLUMN IF NOT EXISTS {column.ddl}" for column in missing)
-    return f"ALTER TABLE {quoted(database)}.{quoted(spec.name)} {adds}"
+    return f"ALTER TABLE {quoted(database)}.{quoted(spec.name)}{on_cluster} {adds}"

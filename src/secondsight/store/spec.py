@@ -54,11 +54,11 @@ class TableSpec:
                 return column
         raise KeyError(f"{self.name} has no column {name}")
 
-    def create_statement(self, database: str) -> str:
-        """Return the CREATE TABLE that is safe to run twice."""
+    def create_statement(self, database: str, on_cluster: str = "") -> str:
+        """Return the CREATE TABLE that is safe to run twice; `on_cluster` stands after the name."""
         columns = ",\n  ".join(column.ddl for column in self.columns)
         lines = [
-            f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(self.name)} (\n  {columns}\n)",
+            f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(self.name)}{on_cluster} (\n  {columns}\n)",
             f"ENGINE = {self.engine}",
             *([f"PARTITION BY ({', '.join(self.partition)})"] if self.partition else []),
             f"ORDER BY ({', '.join(self.order)})",
