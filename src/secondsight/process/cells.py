@@ -120,7 +120,7 @@ class Window:
             int(used.sum()) * (group.dtype.itemsize + 1)
             for used, group in zip(self.used, self.layout.groups, strict=True)
         )
-        return self.series.size * per_row
+        return self.size * per_row
 
     def lane(self, collector: int) -> Lane:
         """Return the lane of a collector, new or known."""

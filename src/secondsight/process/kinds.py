@@ -65,11 +65,18 @@ class KindState:
         """Return the open window of a start, new or known."""
         known = self.windows.get(start_ms)
         if known is None:
-            sizes = (window.size for window in self.windows.values())
-            self._expected_rows = max(MIN_ROWS, self._expected_rows * 7 // 8, *sizes)
-            capacity = self._expected_rows + self._expected_rows // 16
+            self._expect(*(window.size for window in self.windows.values()))
+            capacity = self._expected_rows + self._expected_rows // 4  # memory that no row touches costs nothing
             known = self.windows[start_ms] = Window(self.layout, start_ms, capacity)
         return known
+
+    def leave(self, window: Window) -> None:
+        """Let a window go."""
+        self._expect(window.size)
+        self.windows.pop(window.start_ms, None)
+
+    def _expect(self, *sizes: int) -> None:
+        self._expected_rows = max(MIN_ROWS, self._expected_rows * 7 // 8, *sizes)
 
     def hosts_of(self, series: NDArray[np.int32]) -> list[str]:
         """Return the distinct hosts of some series."""

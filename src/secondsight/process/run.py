@@ -42,7 +42,7 @@ class ProcessorConfig:
 
     Attributes:
         poll_bytes: Most bytes of records taken in one step.
-        raw_rows: Dirty rows that are written at once; a large site wants 100,000.
+        raw_rows: Dirty rows that are written at once.
         raw_seconds: Longest time that a row waits for being written; twice that for kinds of few rows.
         rollup_rows: Rollup rows that are written at once.
         rollup_seconds: Longest time that a closed window waits for being written.
@@ -50,7 +50,7 @@ class ProcessorConfig:
     """
 
     poll_bytes: int = 16 << 20
-    raw_rows: int = 40_000
+    raw_rows: int = 100_000
     raw_seconds: float = 1.0
     rollup_rows: int = 10_000
     rollup_seconds: float = 5.0

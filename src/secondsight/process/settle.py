@@ -249,7 +249,7 @@ class Settler:
             world.spans.close((state.kind, window.start_ms, collector))
             window.drop(collector)
         if not window.lanes:
-            state.windows.pop(window.start_ms, None)
+            state.leave(window)
 
     def _force_next(self, state: KindState, collector: int, start_ms: int, span: Span) -> None:
         world = self._world
