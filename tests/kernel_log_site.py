@@ -78,7 +78,14 @@ class Site:
         """Start the reader anew, after a clean end or a kill."""
         if clean:
             self.reader.close()
+        else:
+            self.die()
         self.reader = self._reader()
+
+    def die(self) -> None:
+        """Let go of the logs as the end of the process does: nothing is kept."""
+        for feed in self.reader._feeds:
+            feed.records.source.close()
 
     def reboot(self) -> None:
         """Boot the host: an empty log, a new boot id, a clock that counts from 0."""

@@ -60,6 +60,13 @@ def dated(line: str) -> str:
     return re.sub(r"\{(iso|ctime|syslog|local) (\d+)\}", text, line)
 
 
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.die()
+
+
 def play(site: Site, look: dict[str, Any]) -> None:
     site.clock.move(look.get("move_seconds", 0))
     site.clock.step_wall(look.get("step_seconds", 0))
@@ -80,9 +87,8 @@ def play(site: Site, look: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", LOOKS, ids=lambda path: path.stem)
-def test_log(case: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_log(case: Path, site: Site, request: pytest.FixtureRequest) -> None:
     told = json.loads(case.read_text())
-    site = Site(tmp_path)
     if told.get("boot") == 0:
         site.boot = 0
         site.restart()
@@ -129,9 +135,8 @@ def hints(gauge: WithoutEchoes, now_ms: int) -> list[int]:
     return [event.code for tick in ticks for content in tick.contents for event in content.events]
 
 
-def test_same_xid_twice_is_two_events_and_the_gauge_adds_none(tmp_path: Path) -> None:
+def test_same_xid_twice_is_two_events_and_the_gauge_adds_none(site: Site) -> None:
     """Case 059: the kernel log is the record, the gauge a hint."""
-    site = Site(tmp_path)
     site.gpu("0000:05:00.0", GPU_A)
     site.restart()
     gauge = Gauge()
@@ -153,8 +158,7 @@ def test_same_xid_twice_is_two_events_and_the_gauge_adds_none(tmp_path: Path) ->
     assert extra == []
 
 
-def test_a_hint_that_the_log_did_not_tell_is_an_event(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_hint_that_the_log_did_not_tell_is_an_event(site: Site) -> None:
     gauge = Gauge()
     reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     assert (reader.name, reader.interval_ms, reader.costly) == ("dcgm", 1000, True)
@@ -162,8 +166,7 @@ def test_a_hint_that_the_log_did_not_tell_is_an_event(tmp_path: Path) -> None:
     assert hints(reader, BOOT_MS) == [31]
 
 
-def test_a_hint_waits_for_the_log(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_hint_waits_for_the_log(site: Site) -> None:
     gauge = Gauge()
     reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     gauge.xid = 31
@@ -174,8 +177,7 @@ def test_a_hint_waits_for_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("seconds_after", "codes"), [(1, []), (59, []), (3600, [31])])
-def test_an_event_of_the_library_is_the_one_of_its_time(seconds_after: int, codes: list[int], tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_an_event_of_the_library_is_the_one_of_its_time(seconds_after: int, codes: list[int], site: Site) -> None:
     gauge = Gauge(via="nvml")
     reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     site.heard.hear(GPU_A, 31, BOOT_MS)
@@ -183,9 +185,8 @@ def test_an_event_of_the_library_is_the_one_of_its_time(seconds_after: int, code
     assert hints(reader, BOOT_MS + seconds_after * 1000) == codes
 
 
-def test_a_follower_in_the_gauge_belongs_to_what_the_log_told(tmp_path: Path) -> None:
+def test_a_follower_in_the_gauge_belongs_to_what_the_log_told(site: Site) -> None:
     """The log shows 62, the gauge 45 a second later; 45 without anything else in the log stands for itself."""
-    site = Site(tmp_path)
     gauge = Gauge()
     reader = WithoutEchoes(gauge, site.heard, site.untold, site.counts)
     gauge.xid = 45
@@ -197,9 +198,8 @@ def test_a_follower_in_the_gauge_belongs_to_what_the_log_told(tmp_path: Path) ->
     assert hints(reader, BOOT_MS + 102_000) == []
 
 
-def test_nvlink5_lines_by_their_word(tmp_path: Path) -> None:
+def test_nvlink5_lines_by_their_word(site: Site) -> None:
     """Case 061."""
-    site = Site(tmp_path)
     site.write((CASES / "061-nvlink5-nonfatal-not-fatal.log").read_text().rstrip("\n"))
     site.look()
     found = [
@@ -222,9 +222,8 @@ def test_nvlink5_lines_by_their_word(tmp_path: Path) -> None:
     assert by_place["0000:00:00.0"]["subcode"] == "37"
 
 
-def test_a_fall_off_the_bus_in_two_forms_is_one_incident(tmp_path: Path) -> None:
+def test_a_fall_off_the_bus_in_two_forms_is_one_incident(site: Site) -> None:
     """Case 063."""
-    site = Site(tmp_path)
     site.write((CASES / "063-fell-off-bus-without-xid.log").read_text().rstrip("\n"))
     site.look()
     xids = [event for event in site.events.values() if event.metric == "gpu_xid"]
@@ -296,8 +295,7 @@ def row_of(number: int, line: str) -> tuple[int, str, str, str, str, str]:
 
 
 @with_captures
-def test_captured_falls_and_followers(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_captured_falls_and_followers(site: Site) -> None:
     site.clock.step_wall(-2 * 365 * 86400)  # some lines are of 2022
     site.restart()
     site.write((CAPTURES / "fallen_off_bus_and_followups.log").read_text().rstrip("\n"))
@@ -318,8 +316,7 @@ def test_captured_falls_and_followers(tmp_path: Path) -> None:
 
 
 @with_captures
-def test_captured_storm_of_equal_sequences(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_captured_storm_of_equal_sequences(site: Site) -> None:
     site.write((CAPTURES / "kmsg_raw_peermem.log").read_text())
     site.look()
     (event,) = site.events.values()
@@ -328,8 +325,7 @@ def test_captured_storm_of_equal_sequences(tmp_path: Path) -> None:
 
 
 @with_captures
-def test_captured_fabric_manager_log(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_captured_fabric_manager_log(site: Site) -> None:
     text = (CAPTURES / "fabricmanager.log").read_text()
     site.clock.step_wall(datetime(2025, 2, 28, tzinfo=UTC).timestamp() - site.clock.now_ms() / 1000)
     site.clock.move(864_000 * 2)
@@ -361,10 +357,10 @@ def test_a_burst_is_bounded_per_look_and_counted(tmp_path: Path) -> None:
     assert event.attributes["count"] == "950"
     assert len(site.versions) <= 3
     assert site.is_balanced
+    site.die()
 
 
-def test_too_many_different_things_are_counted_as_a_flood(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_too_many_different_things_are_counted_as_a_flood(site: Site) -> None:
     site.write(*(f"4,{n},{9_000_000_000 + n},-;Out of memory: Killed process {n} (p)" for n in range(500)))
     site.look()
     kills = [event for event in site.events.values() if event.code == 30]
@@ -374,8 +370,7 @@ def test_too_many_different_things_are_counted_as_a_flood(tmp_path: Path) -> Non
     assert site.is_balanced
 
 
-def test_the_last_count_of_a_burst_is_told(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_the_last_count_of_a_burst_is_told(site: Site) -> None:
     for n in range(5):
         at_us = 10_000_500_000 + n * 1_000_000
         site.write(f"4,{n},{at_us},-;NVRM: Xid (PCI:0000:3b:00): 13, pid=9, name=p, Graphics Exception {n}")
@@ -386,8 +381,7 @@ def test_the_last_count_of_a_burst_is_told(tmp_path: Path) -> None:
     assert [event.attributes.get("count") for event in site.versions] == [None, "5"]
 
 
-def test_xids_are_counted_from_zero_and_over_restarts(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_xids_are_counted_from_zero_and_over_restarts(site: Site) -> None:
     site.gpu("0000:3b:00.0", GPU_A)
     site.restart()
     name = f"{GPU_A} gpu_xid_errors_total xid=31"
@@ -401,8 +395,7 @@ def test_xids_are_counted_from_zero_and_over_restarts(tmp_path: Path) -> None:
     assert site.cells == {name: 1}
 
 
-def test_a_pipe_stands_for_the_device(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_pipe_stands_for_the_device(site: Site) -> None:
     os.mkfifo(site.log)
     site.restart()
     reading = os.open(site.log, os.O_RDWR)  # so that writing does not wait for a reader
@@ -418,8 +411,7 @@ def test_a_pipe_stands_for_the_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["rotated", "copied and truncated", "removed and made anew"])
-def test_a_file_is_followed(how: str, tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_file_is_followed(how: str, site: Site) -> None:
     line = "[ 900{}.000000] NVRM: Xid (PCI:0000:3b:00): 31, pid={}, Ch 1"
     site.write(line.format(1, 1))
     site.look()
@@ -441,8 +433,7 @@ def test_a_file_is_followed(how: str, tmp_path: Path) -> None:
     assert site.is_balanced
 
 
-def test_a_file_goes_on_where_it_was(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_file_goes_on_where_it_was(site: Site) -> None:
     site.manager_log.write_text("")
     site.look()
     error = "detected NVSwitch fatal error {} on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33\n"
@@ -456,9 +447,8 @@ def test_a_file_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_not_there_or_cannot_be_read_is_no_missed_tick(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site = Site(tmp_path)
     for _ in range(3):
         assert site.look().contents == ()
     site.log.mkdir()
@@ -470,8 +460,7 @@ def test_a_log_that_is_not_there_or_cannot_be_read_is_no_missed_tick(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"boot_id": 1}', '{"boot_id":"boot-1","mark":7}', "\x00" * 100])
-def test_a_damaged_memory_is_as_none(text: str, tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_damaged_memory_is_as_none(text: str, site: Site, tmp_path: Path) -> None:
     site.write("4,1,9000000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=9, name=p, Ch 1")
     site.look()
     site.restart()
@@ -482,8 +471,7 @@ def test_a_damaged_memory_is_as_none(text: str, tmp_path: Path) -> None:
     assert len(site.versions) == 2
 
 
-def test_a_memory_that_cannot_be_kept_stops_nothing(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_memory_that_cannot_be_kept_stops_nothing(site: Site, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("a file where a folder should be")
     site.write("4,1,9000000000,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=9, name=p, Ch 1")
     for _ in range(10):
@@ -578,6 +566,7 @@ def test_no_bytes_crash_it_and_each_line_is_counted_once(
         lines += data.count(b"\n") + 1
     assert site.counts.get("kernel_log:read") == lines
     assert site.is_balanced
+    site.die()
 
 
 RECORDS = st.lists(
@@ -613,6 +602,7 @@ def test_restarts_change_nothing(
         site.clock.move(4000)
         site.look()
         found.append(site.said())
+        site.die()
     assert found[0] == found[1]
 
 

@@ -115,6 +115,7 @@ def test_each_xid_counts_once(tmp_path: Path, case: dict[str, Any]) -> None:
     for step in case["steps"]:
         host.do(*step)
     host.look()
+    host.site.reader.close()
     assert host.counts == case["counts"]
     if "events" in case:
         assert len(host.passed) == case["events"]
