@@ -6,13 +6,11 @@ A finding either lasts (a state or gauge that holds), or counts (a counter that 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.line import Table, refused
-from secondsight.catalog.load import load_catalog
 from secondsight.catalog.metric import Metric, MetricType, RollupSet
 from secondsight.model import EntityKind
 
@@ -21,9 +19,9 @@ SEVERITIES = ("info", "warning", "error", "critical", "fatal")
 GAUGES = (RollupSet.LEVEL, RollupSet.DISTRIBUTION)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FindingRule:
-    """One finding.
+    """One finding; equal to itself alone.
 
     Attributes:
         metrics: What it is found in; more than one for counters that fell.
@@ -68,18 +66,13 @@ class FindingRule:
         return (reached or [self.levels[0][1]])[-1]
 
 
-def load_rules(catalog: Catalog | None = None) -> tuple[FindingRule, ...]:
-    """Return the shipped rules; cached for the shipped catalogue.
+def load_rules(catalog: Catalog) -> tuple[FindingRule, ...]:
+    """Return the shipped rules.
 
     Raises:
         Rejected: `bad_catalog`, naming the line and what is wrong.
     """
-    return _shipped() if catalog is None else parse_rules(_FILE.read_text(encoding="utf-8"), catalog)
-
-
-@cache
-def _shipped() -> tuple[FindingRule, ...]:
-    return parse_rules(_FILE.read_text(encoding="utf-8"), load_catalog())
+    return parse_rules(_FILE.read_text(encoding="utf-8"), catalog)
 
 
 def parse_rules(text: str, catalog: Catalog) -> tuple[FindingRule, ...]:

@@ -12,6 +12,7 @@ from secondsight.process.apply import reopen
 from secondsight.process.batches import batches
 from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
+from secondsight.process.findingbook import FindingBook
 from secondsight.process.kinds import KindState
 from secondsight.process.late import PriorSource, Replaced, distinct, replaced
 from secondsight.process.ledgerrows import stored_counts
@@ -45,6 +46,7 @@ class Settler:
         self._world = world
         self._priors = PriorSource(world.store, world.progress)
         self._followers: dict[SpanKey, list[int]] = {}
+        self._findings = FindingBook(world)
         self.more = False
 
     def flush_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> int:
@@ -84,6 +86,7 @@ class Settler:
         for kind, start_ms, collector in keys:
             groups[start_ms, kind].append(collector)
         self.flush_raw({kind for _, kind in groups})
+        self._findings.expect(keys)
         old = self._prepare([key for key in keys if self._world.spans.open[key].reopened])
         for start_ms, kind in sorted(groups):
             self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind], old)
@@ -152,6 +155,7 @@ class Settler:
         told = told_of(window, chosen[secondary], state.secondary) if secondary is not None else {}
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
             made.append(self._roll_up(state, window, rows, (counted, told), old))
+        self._findings.settle(state, window, counted)
         self._bury(state, start_ms, old, made)
         is_late = again or world.clock.now_ms() - start_ms > LATE_MS
         if is_late and len(world.changed_ms) < CHANGED_MAXIMUM:
@@ -193,10 +197,11 @@ class Settler:
     ) -> Rollup:
         world, (collectors, told) = self._world, whose
         samples = samples_of(state, window, rows, world.stamps[state.kind])
-        priors = self._priors.priors(state, window, samples, collectors)
-        rollup = roll_up(replace(samples, priors=priors))
+        samples = replace(samples, priors=self._priors.priors(state, window, samples, collectors))
+        rollup = roll_up(samples)
         if told:
             fold(rollup, told, samples)
+        self._findings.look(state, samples, rollup)
         if rollup.implausible:
             world.metrics.count("processor_implausible_steps_total", rollup.implausible)
         ranks = ranks_of(window, rows, rollup)

@@ -50,6 +50,7 @@ class World:
         frontiers: Partition -> log time that it has been read up to.
         changed_ms: Windows that were written late or again, for who compares them with the ledger.
         started_ms: Records appended by then may have been taken by an earlier process, in part or whole.
+        assignments: How often partitions came or went.
 
     Raises:
         Retryable: The store is busy or away.
@@ -75,6 +76,7 @@ class World:
         self.positions: dict[int, int] = {}
         self.frontiers: dict[int, int] = {}
         self.started_ms = clock.now_ms()
+        self.assignments = 0
         self._restored: dict[tuple[str, str, str], Restored] = {}
         self._restore()
 
@@ -198,6 +200,7 @@ class World:
 
     def forget(self, partitions: set[int]) -> None:
         """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
+        self.assignments += 1
         self.late.forget(partitions)
         gone = self.spans.forget(partitions)
         self.ledger.forget(gone)
@@ -232,6 +235,7 @@ class World:
         Raises:
             Retryable: The store is busy or away.
         """
+        self.assignments += 1
         rows = self._rows(
             "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
             "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rolled, "

@@ -1,0 +1,239 @@
+"""Turn findings into rows of `events` and back, and look up in the store what a window between others needs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from secondsight.catalog.findings import FindingRule
+from secondsight.contracts import Store
+from secondsight.model import EntityKind
+from secondsight.process.enrich import Attribution
+from secondsight.process.findings import holding
+from secondsight.process.kinds import KindState
+from secondsight.process.land import Row, attribution_row, hash64
+from secondsight.process.load import BUCKET_MS, FINAL, series_of
+from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
+from secondsight.store.schema import raw_table
+from secondsight.store.spec import quoted
+
+SOURCE = "findings"
+RETRACTED = "retracted"
+LONGEST_MS = 31 * 86_400_000
+"""What lasted longer and ended is not looked for when late samples fall into it."""
+KEPT_OPEN_MS = 90 * 86_400_000
+NEXT_MS = 86_400_000
+"""How far after a window the sample that follows it is looked for."""
+
+_SUBJECTS = {EntityKind.GPU: "GPU", EntityKind.FABRIC_PORT: "port"}
+
+
+@dataclass(slots=True)
+class Finding:
+    """One finding of one series.
+
+    Attributes:
+        end_ms: None while it lasts.
+        count: How much a counter grew, or how often it began within its first window.
+        version: Of its newest row, 0 before there is one.
+        code: As stored.
+        told: Counters that fell.
+        gone: It was retracted.
+    """
+
+    rule: FindingRule
+    series: int
+    begin_ms: int
+    end_ms: int | None
+    count: int
+    code: int
+    version: int = 0
+    told: str = ""
+    gone: bool = False
+
+    def covers(self, time_ms: int) -> bool:
+        """Tell whether it lasts at an instant."""
+        return self.begin_ms <= time_ms and (self.end_ms is None or self.end_ms > time_ms)
+
+
+def finding_row(finding: Finding, names: Names, owner: Attribution, now_ms: int) -> Row:
+    """Return the row of a finding; a retracted one keeps its key, has no length and no severity."""
+    rule, entity = finding.rule, names[ENTITY]
+    attributes = {
+        "rule": rule.name,
+        "count": str(finding.count),
+        "message": message_of(finding, names),
+        "action": rule.action,
+    }
+    attributes |= {"counters": finding.told} if finding.told else {}
+    attributes |= {RETRACTED: "late samples say otherwise"} if finding.gone else {}
+    return {
+        "tenant_id": names[TENANT],
+        "region": names[REGION],
+        "cluster_id": names[CLUSTER],
+        "host_id": names[HOST],
+        "entity": entity,
+        "part": names[PART],
+        "kind": rule.kind.value,
+        "metric": rule.event,
+        "event_time": finding.begin_ms,
+        "end_time": finding.begin_ms if finding.gone else finding.end_ms,
+        "code": finding.code,
+        "severity": "" if finding.gone else rule.severity(finding.count),
+        "text_hash": hash64(rule.name, names[COLLECTOR]),
+        "event_version": finding.version,
+        "attributes": attributes,
+        "ingest_time": now_ms,
+        "collector_id": names[COLLECTOR],
+        "source": SOURCE,
+        "source_rank": 0,
+        "spool_id": 0,
+        "sequence": 0,
+        "boot_id": "",
+        "schema_id": 0,
+        "skew": 0,
+        **attribution_row(owner),
+    }
+
+
+def message_of(finding: Finding, names: Names) -> str:
+    """Return what happened to whom, from when to when, and what to do."""
+    rule = finding.rule
+    part = f" {names[PART]}" if names[PART] else ""
+    subject = f"{_SUBJECTS.get(rule.kind, rule.kind.value)} {names[ENTITY]}{part} of host {names[HOST]}"
+    what = rule.what.format(count=finding.count)
+    return f"{subject}: {what}, {_when(finding)}; {rule.action}"
+
+
+def _when(finding: Finding) -> str:
+    begin = _clock(finding.begin_ms)
+    if finding.end_ms is None:
+        return f"since {begin}"
+    if not finding.rule.lasts:
+        return f"at {begin}" if finding.end_ms == finding.begin_ms else f"{begin} to {_clock(finding.end_ms)}"
+    return f"over after {(finding.end_ms - finding.begin_ms) / 1000:.0f} s from {begin} on"
+
+
+def _clock(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_COLUMNS = (
+    "tenant_id, region, cluster_id, host_id, entity, part, collector_id, code, "
+    "toUnixTimestamp64Milli(event_time) AS begin_ms, "
+    "if(isNull(end_time), NULL, toUnixTimestamp64Milli(assumeNotNull(end_time))) AS end_ms, "
+    "event_version AS version, attributes['rule'] AS rule, attributes['count'] AS counted, "
+    f"attributes['counters'] AS told, mapContains(attributes, '{RETRACTED}') AS gone"
+)
+
+
+def load_open(
+    store: Store, states: Mapping[EntityKind, KindState], rules: Mapping[str, FindingRule], now_ms: int
+) -> list[Finding]:
+    """Return all findings that last.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        f"SELECT {_COLUMNS} FROM events FINAL WHERE source = '{SOURCE}' AND isNull(end_time) "  # noqa: S608 - names of the code
+        "AND event_time >= fromUnixTimestamp64Milli({since:Int64}, 'UTC')",
+        {"since": now_ms - KEPT_OPEN_MS},
+    )
+    return _findings(rows.to_pylist(), states, rules)
+
+
+def load_near(
+    store: Store,
+    state: KindState,
+    collectors: Sequence[int],
+    reach_ms: tuple[int, int],
+    rules: Mapping[str, FindingRule],
+) -> list[Finding]:
+    """Return the findings of some collectors of one cluster that reach into a range of time, retracted ones too.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    tenant, _, cluster, _ = state.collectors.items[collectors[0]]
+    rows = store.query(
+        f"SELECT {_COLUMNS} FROM events FINAL WHERE tenant_id = {{tenant:String}} "  # noqa: S608 - names of the code
+        "AND cluster_id = {cluster:String} AND event_time >= fromUnixTimestamp64Milli({since:Int64}, 'UTC') "
+        "AND event_time <= fromUnixTimestamp64Milli({until:Int64}, 'UTC') "
+        "AND (isNull(end_time) OR end_time >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')) "
+        f"AND source = '{SOURCE}' AND kind = {{kind:String}} AND collector_id IN {{collectors:Array(String)}}",
+        {
+            "tenant": tenant,
+            "cluster": cluster,
+            "since": reach_ms[0] - LONGEST_MS,
+            "from": reach_ms[0],
+            "until": reach_ms[1] + NEXT_MS,
+            "kind": state.kind.value,
+            "collectors": sorted({state.collectors.items[collector][-1] for collector in collectors}),
+        },
+    )
+    return _findings(rows.to_pylist(), {state.kind: state}, rules)
+
+
+def _findings(
+    rows: Iterable[Row], states: Mapping[EntityKind, KindState], rules: Mapping[str, FindingRule]
+) -> list[Finding]:
+    found = []
+    for row in rows:
+        rule = rules.get(row["rule"])
+        if rule is not None and rule.kind in states:
+            names = tuple(row[name] for name in _NAMES)
+            series = states[rule.kind].series.id_of(names)
+            count = int(row["counted"]) if row["counted"].isdecimal() else 0
+            times = (row["begin_ms"], row["end_ms"])
+            told = (row["version"], row["told"], bool(row["gone"]))
+            found.append(Finding(rule, series, *times, count, row["code"], *told))
+    return found
+
+
+_NAMES = ("tenant_id", "region", "cluster_id", "host_id", "entity", "part", "collector_id")
+
+
+def load_next(
+    store: Store, state: KindState, rule: FindingRule, series: Sequence[int], end_ms: int
+) -> dict[int, tuple[int, bool]]:
+    """Return, by series, when the first stored sample from an instant on is, and whether it holds.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    name, found = quoted(rule.metrics[0].name), dict[int, tuple[int, bool]]()
+    by_cluster: dict[tuple[str, str], list[Names]] = defaultdict(list)
+    for number in series:
+        names = state.series.names_of(number)
+        by_cluster[names[TENANT], names[CLUSTER]].append(names)
+    for (tenant, cluster), some in by_cluster.items():
+        rows = store.query(
+            "SELECT region, host_id, entity, part, collector_id, "  # noqa: S608 - names from the catalogue
+            f"min(toUnixTimestamp64Milli(event_time)) AS next_ms, argMin({name}, event_time) AS value "
+            f"FROM {raw_table(state.kind)} FINAL "
+            "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+            "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket:UInt32}, 'UTC') "
+            "AND event_time >= fromUnixTimestamp64Milli({from:Int64}, 'UTC') "
+            "AND event_time < fromUnixTimestamp64Milli({to:Int64}, 'UTC') "
+            f"AND isNotNull({name}) AND entity IN {{entities:Array(String)}} "
+            "AND collector_id IN {collectors:Array(String)} GROUP BY ALL",
+            {
+                "tenant": tenant,
+                "cluster": cluster,
+                "bucket": (end_ms - end_ms % BUCKET_MS) // 1000,
+                "from": end_ms,
+                "to": end_ms + NEXT_MS,
+                "entities": sorted({names[ENTITY] for names in some}),
+                "collectors": sorted({names[COLLECTOR] for names in some}),
+            },
+            FINAL,
+        )
+        if rows.num_rows:
+            holds = holding(rule, np.asarray(rows.column("value").to_numpy()))
+            numbers = series_of(rows, state, tenant, cluster).tolist()
+            times_ms = rows.column("next_ms").to_pylist()
+            found |= {number: (at_ms, bool(held)) for number, at_ms, held in zip(numbers, times_ms, holds, strict=True)}
+    return found
