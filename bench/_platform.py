@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -49,16 +49,29 @@ class Running:
 
     def rss_mib(self) -> float:
         """Return the resident memory of all parts."""
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids().values())
-        return pages * PAGE_BYTES / 2**20
+        return sum(self.rss_mib_by_part().values())
+
+    def rss_mib_by_part(self) -> dict[str, float]:
+        """Return part -> resident memory."""
+        pages = {name: int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for name, pid in self.pids().items()}
+        return {name: count * PAGE_BYTES / 2**20 for name, count in pages.items()}
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[Running]:
-    """Run `secondsight up` on an empty folder, without agents, and remove the folder at the end."""
+def started(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
+    """Run `secondsight up` on an empty folder, without agents, and remove the folder at the end.
+
+    Args:
+        *arguments: Further ones of `up`.
+        environment: Settings that the parts are to have beside their defaults.
+    """
     data = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
     words = ["up", "--data", str(data), "--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent", *arguments]
-    process = subprocess.Popen([sys.executable, "-m", "secondsight", *words], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "secondsight", *words],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, **(environment or {})},
+    )
     try:
         deadline = time.monotonic() + 90
         while not (data / "ready").exists():
