@@ -83,12 +83,14 @@ class Polled:
     Attributes:
         records: In offset order within each partition.
         assigned: Partitions this consumer holds now.
+        fresh: Those of them that it did not hold all the time since the last poll: another member may have read them.
         damaged: Records skipped since the last poll because their bytes were damaged.
     """
 
     records: tuple[LogRecord, ...]
     assigned: tuple[int, ...]
     damaged: int = 0
+    fresh: tuple[int, ...] = ()
 
 
 class LogConsumer(Protocol):

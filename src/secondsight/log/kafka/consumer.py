@@ -17,7 +17,7 @@ from secondsight.log.topics import Topic
 class KafkaConsumer:
     """A `LogConsumer`; it joins its group at the first poll.
 
-    Args:
+    Attributes:
         before_revoke: Called within `poll` before partitions go to another member; works off what was read of them and
             commits. Not called for partitions that were lost already.
     """
@@ -32,9 +32,11 @@ class KafkaConsumer:
         self._config = config
         self._name = config.prefix + topic.name
         self._group = config.prefix + group
-        self._before_revoke = before_revoke
+        self.before_revoke = before_revoke
         self._consumer: kafka.Consumer | None = None
         self._assigned: set[int] = set()
+        self._fresh: set[int] = set()
+        self._given_up: set[int] = set()
         self._committed: dict[int, int] = {}
         self._fetched = Fetched(self._name)
 
@@ -44,8 +46,15 @@ class KafkaConsumer:
         Raises:
             Retryable: The brokers are away.
         """
-        records = self._fetched.take(self._consumer or self._join(), max_bytes, wait_seconds)
-        return Polled(records, tuple(sorted(self._assigned)))
+        consumer = self._consumer or self._join()
+        records = self._fetched.take(consumer, max_bytes, wait_seconds)
+        back = self._given_up & self._assigned
+        if back:
+            records = tuple(record for record in records if record.partition not in back)
+            self._begin_again(consumer, back)
+        self._given_up.clear()
+        fresh, self._fresh = self._fresh & self._assigned, set()
+        return Polled(records, tuple(sorted(self._assigned)), fresh=tuple(sorted(fresh)))
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Store partition -> next offset to read with the brokers. Never moves backwards.
@@ -74,7 +83,7 @@ class KafkaConsumer:
         self._fetched.forget()
         self._assigned.clear()
         if consumer is not None:
-            self._before_revoke = None
+            self.before_revoke = None
             consumer.close()
 
     def _join(self) -> kafka.Consumer:
@@ -98,6 +107,7 @@ class KafkaConsumer:
         consumer.incremental_assign(partitions)
         numbers = [partition.partition for partition in partitions]
         self._assigned.update(numbers)
+        self._fresh.update(numbers)
         for number in numbers:
             self._committed.pop(number, None)
         if self._consumer is None:  # leaving: the group dealt out its partitions once more
@@ -110,12 +120,27 @@ class KafkaConsumer:
 
     def _on_revoke(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
         numbers = tuple(sorted(partition.partition for partition in partitions))
-        if self._before_revoke is not None and numbers:
-            self._before_revoke(numbers)
+        if self.before_revoke is not None and numbers:
+            self.before_revoke(numbers)
         self._on_lost(consumer, partitions)
 
     def _on_lost(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
         numbers = {partition.partition for partition in partitions}
         self._assigned -= numbers
+        self._given_up |= numbers
         self._fetched.forget(numbers)
         consumer.incremental_unassign(partitions)
+
+    def _begin_again(self, consumer: kafka.Consumer, numbers: set[int]) -> None:
+        """Read partitions that went and came back within one poll from their committed offsets, whatever came of them.
+
+        What came may be of before they went, when another member was not done with what lies before it.
+        """
+        self._fetched.forget(numbers)
+        try:
+            for number in numbers:
+                offset = self._committed.get(number, -1)
+                begin = offset if offset >= 0 else kafka.OFFSET_BEGINNING
+                consumer.seek(kafka.TopicPartition(self._name, number, begin))
+        except kafka.KafkaException as error:
+            raise Retryable(f"topic {self._name} cannot be read again: {error}") from error

@@ -17,6 +17,8 @@ class Fetched:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._waiting: deque[kafka.Message] = deque()
+        self._taken: list[LogRecord] = []
+        self._gone: set[int] = set()
 
     def take(self, consumer: kafka.Consumer, max_bytes: int, wait_seconds: float) -> tuple[LogRecord, ...]:
         """Return up to `max_bytes` of records, in the order of offsets within each partition; at least one if any came.
@@ -24,32 +26,39 @@ class Fetched:
         Raises:
             Retryable: The brokers are away.
         """
-        records: list[LogRecord] = []
+        self._taken = []
         size = 0
         while size < max_bytes:
-            message = self._next(consumer, 0.0 if records else wait_seconds)
+            message = self._next(consumer, 0.0 if self._taken else wait_seconds)
             if message is None:
                 break
             value = message.value() or b""
-            if records and size + len(value) > max_bytes:
+            if self._taken and size + len(value) > max_bytes:
                 self._waiting.appendleft(message)
                 break
             size += len(value)
-            records.append(LogRecord(*_place(message), message.timestamp()[1], value))
-        return tuple(sorted(records, key=lambda record: (record.partition, record.offset)))
+            self._taken.append(LogRecord(*_place(message), message.timestamp()[1], value))
+        return tuple(sorted(self._taken, key=lambda record: (record.partition, record.offset)))
 
     def forget(self, partitions: Collection[int] | None = None) -> None:
-        """Forget what came of these partitions, or of all."""
-        kept = () if partitions is None else (m for m in self._waiting if m.partition() not in partitions)
-        self._waiting = deque(kept)
+        """Forget what came of these partitions, or of all, and what `take` has of them: they may go while it waits."""
+        if partitions is None:
+            self._waiting.clear()
+            self._taken = []
+            return
+        self._gone |= set(partitions)
+        self._waiting = deque(message for message in self._waiting if message.partition() not in partitions)
+        self._taken = [record for record in self._taken if record.partition not in partitions]
 
     def _next(self, consumer: kafka.Consumer, wait_seconds: float) -> kafka.Message | None:
         """Return the next record, or None where none came in time."""
         if not self._waiting:
+            self._gone = set()
             try:
-                self._waiting.extend(consumer.consume(MESSAGES_AT_ONCE, wait_seconds))
+                fetched = consumer.consume(MESSAGES_AT_ONCE, wait_seconds)
             except kafka.KafkaException as error:
                 raise Retryable(f"topic {self._topic} cannot be read: {error}") from error
+            self._waiting.extend(message for message in fetched if message.partition() not in self._gone)
         while self._waiting:
             message = self._waiting.popleft()
             failure = message.error()
