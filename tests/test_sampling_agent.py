@@ -81,6 +81,7 @@ class Rig:
         self.written = Written()
         self.counts = Counts()
         self.ring = Ring(folder / "ring", 8 << 20, 0, self.counts)
+        rings.append(self.ring)
         parts = StageParts(self.written.write, self.ring, load_catalog(), lambda: 0)
         self.stage = Stage(parts, ("host-1", "host-1", ""))
 
@@ -90,6 +91,16 @@ class Rig:
             tick = reader.read(tick_ms)
             if tick.contents:
                 self.stage.deliver(reader, tick_ms, tick)
+
+
+rings: list[Ring] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed_with_the_test() -> Iterator[None]:
+    yield
+    while rings:
+        rings.pop().close()
 
 
 def plan(kinds: dict[str, Any], *sessions: dict[str, Any], etag: str = '"a"', **more: Any) -> Plan:

@@ -1,6 +1,7 @@
 """Logs of trainers in, rows out: every case is a log and a file of what must come of it."""
 
 import json
+from collections.abc import Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,18 @@ needs_captures = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"the public c
 def reader_of(folder: Path, clock: ManualClock, **files: Any) -> LogReader:
     logs = LogFiles(**({"glob": f"{folder}/*.log", "job": "run-7", "from_start": True} | files))
     place = Place("node-a", "", 1000, folder / "kept" / "logs.json")
-    return LogReader(LogsConfig((logs,)), place, load_catalog(), clock, Counts())
+    made.append(LogReader(LogsConfig((logs,)), place, load_catalog(), clock, Counts()))
+    return made[-1]
+
+
+made: list[LogReader] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed_with_the_test() -> Iterator[None]:
+    yield
+    while made:
+        made.pop().close()
 
 
 def said_by(text: str) -> list[Said]:
