@@ -174,7 +174,8 @@ def test_frames_that_were_not_acknowledged_are_no_repeats(tmp_path: Path):
         flaky[0].away = True
         for _ in range(2):
             reply = run.post(frame(), token)
-            assert (reply.status, reply.code, reply.headers["retry-after"]) == (503, "unavailable", "7")
+            assert (reply.status, reply.code) == (503, "unavailable")
+            assert 7 <= int(reply.headers["retry-after"]) <= 14  # as the log says at least, and not all at once
         assert run.records() == []
         flaky[0].away = False
         assert run.post(frame(), token).json["accepted"] == 1

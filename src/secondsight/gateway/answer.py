@@ -1,6 +1,7 @@
 """Turn results and errors into HTTP answers."""
 
 from dataclasses import dataclass
+from math import ceil
 
 import orjson
 
@@ -8,7 +9,6 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.pressure import Overloaded
 
 JSON = b"application/json"
-RETRY_AFTER_SECONDS = 5.0
 
 STATUS: dict[str, int] = {
     "token_missing": 401,
@@ -71,10 +71,10 @@ def refusal_answer(error: Rejected, **facts: object) -> Answer:
 
 def retry_answer(error: Retryable) -> Answer:
     """Return the answer to a request that may succeed later: 429 when the sender is too fast, else 503."""
-    seconds = RETRY_AFTER_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
-    headers = ((b"retry-after", str(max(1, round(seconds))).encode()),)
+    headers = ((b"retry-after", str(max(1, ceil(error.retry_after_seconds or 0))).encode()),)
     if isinstance(error, Overloaded):
-        return Answer(429, _error_body("overloaded", str(error), "send again later"), headers=headers)
+        body = _error_body(error.code, str(error), "send again later", reason=error.reason)
+        return Answer(429, body, headers=headers)
     return Answer(503, _error_body("unavailable", "nothing could be stored", "send again later"), headers=headers)
 
 

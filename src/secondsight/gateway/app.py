@@ -23,6 +23,7 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.door import Door
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
 from secondsight.gateway.enrol import Attempts, Enrolments, Rate
@@ -37,9 +38,11 @@ from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
 from secondsight.gateway.plan import Asker, InForce, Plans, Wish, agent_id
 from secondsight.gateway.policy import Policies, Tables
-from secondsight.gateway.pressure import Pressure
+from secondsight.gateway.pressure import Gauges, Limits, Pressure
+from secondsight.gateway.quotas import Quotas
 from secondsight.gateway.refusals import Refusals
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
+from secondsight.gateway.tallies import tallies
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.wire.header import MAX_ID_LENGTH
 from secondsight.wire.schema import is_text
@@ -47,8 +50,12 @@ from secondsight.wire.schema import is_text
 NO_CONTENT = 204
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
+LOG_EVERY_SECONDS = 10.0
 MS_PER_HOUR = 3_600_000
 PLAN_HEADER = b"x-secondsight-plan"
+PRIORITY_HEADER, URGENT = b"x-secondsight-priority", b"0"
+"""By which a sender says that all frames of a body are of class P0."""
+
 DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old", "bad_schema": "schema"}
 
 _log = logging.getLogger(__name__)
@@ -61,12 +68,14 @@ class Stores:
 
     Attributes:
         backlog_bytes: Returns how much of the log the processor has not finished; may block.
+        disk_bytes: Returns (free, in all) of the log's disk, None where it has none; may block.
     """
 
     metadata: Engine
     ingest: LogWriter
     definitions: LogWriter
     backlog_bytes: Callable[[], int]
+    disk_bytes: Callable[[], tuple[int, int] | None] = lambda: None
 
 
 class Gateway:
@@ -82,29 +91,38 @@ class Gateway:
         terms = Terms(round(config.agent_token_days * MS_PER_DAY), round(config.agent_token_grace_hours * MS_PER_HOUR))
         self._enrolments = Enrolments(stores.metadata, self._authenticator, terms, clock)
         self._attempts = Attempts(Rate(config.enrol_burst, config.enrol_per_second), clock)
-        self._pressure = Pressure(
-            stores.backlog_bytes, config.backlog_bytes, config.in_flight_bytes, config.retry_after_seconds, clock
-        )
+        quotas = Quotas(clock, config.quota_share)
+        gauges = Gauges(stores.backlog_bytes, stores.disk_bytes)
+        self._door = Door(Pressure(gauges, _limits(config), quotas.weight, clock), quotas)
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
         self._policies_read: asyncio.Task[None] | None = None
+        self._wait_logged: float | None = None
         self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
-        self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES)
-        self._definitions = Gatherer[Definition, None]("definitions", definitions.store, _blob_bytes, APPEND_BYTES)
-        self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS)
-        self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS)
+        weight = quotas.weight
+        self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES, weight)
+        self._definitions = Gatherer[Definition, None](
+            "definitions", definitions.store, _blob_bytes, APPEND_BYTES, weight
+        )
+        self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS, weight)
+        self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS, weight)
         self._policy_reads = Gatherer[None, Tables]("policies", self._policies.read, _one, BATCH_ITEMS)
         self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", self._claim_ids, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
-        self._intake = Intake(self._plans, sinks, bounds, catalog, clock)
+        self._intake = Intake(self._plans, sinks, self._door, bounds, catalog, clock)
         foreign = ForeignRoutes(
             ForeignIntake(
-                self._intake, catalog, _foreign_settings(config, bounds), clock, config.foreign_series_in_all
+                self._intake,
+                catalog,
+                _foreign_settings(config, bounds),
+                self._door,
+                clock,
+                config.foreign_series_in_all,
             ),
             self._collector,
-            self._pressure,
+            self._door,
             BodyLimits(config.body_bytes, config.body_timeout_seconds),
             self.selfmetrics,
         )
@@ -117,7 +135,7 @@ class Gateway:
     def _event_routes(self, bounds: Bounds, catalog: Catalog) -> EventRoutes:
         intake = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, self._clock)
         limits = BodyLimits(self._config.body_bytes, self._config.body_timeout_seconds)
-        return EventRoutes(intake, self._collector, self._pressure, limits, self.selfmetrics)
+        return EventRoutes(intake, self._collector, self._door, limits, self.selfmetrics)
 
     def _claim_ids(self, claims: Sequence[Claim]) -> dict[bytes, Held]:
         return claim_ids(self._stores.metadata, claims, self._clock.now_ms())
@@ -187,14 +205,21 @@ class Gateway:
             self.selfmetrics.count("gateway_refused_requests_total", code=error.code)
             return refusal_answer(error)
         except Retryable as error:
-            answer = retry_answer(error)
+            answer = retry_answer(self._door.spread(error))
             self.selfmetrics.count("gateway_refused_requests_total", code=f"http_{answer.status}")
-            _log.warning("asked a sender to come back: %s", error)
+            self._note_wait(error)
             return answer
         except Exception:  # noqa: BLE001 - the edge: counted, logged, and the next request is served
             self.selfmetrics.count("gateway_refused_requests_total", code="internal")
             _log.exception("a request met a fault")
             return fault_answer()
+
+    def _note_wait(self, error: Retryable) -> None:
+        """Log that senders are told to come back; of many at once the first one."""
+        now = self._clock.monotonic_seconds()
+        if self._wait_logged is None or now - self._wait_logged >= LOG_EVERY_SECONDS:
+            self._wait_logged = now
+            _log.warning("senders are asked to come back, and counted on /metrics; the first of them as %s", error)
 
     def _note_refusal(self, request: Request, route: str, code: str) -> None:
         try:
@@ -209,6 +234,8 @@ class Gateway:
         identity = self._authenticator.remembered(secret)
         if identity is None:
             identity = await asyncio.to_thread(self._authenticator.authenticate, secret)
+        if self._policies.is_stale:
+            await self._refresh_policies()
         if identity.role is not Role.COLLECTOR:
             message = f"the token {identity.name!r} has the role {identity.role} and cannot write"
             raise Rejected("role_cannot_write", message, "use a token of the role collector")
@@ -217,21 +244,27 @@ class Gateway:
     async def _post_frames(self, request: Request) -> Answer:
         identity = await self._collector(request)
         request.require_content(CONTENT_TYPE)
-        await self._pressure.require_room()
-        with Body(self._pressure, self._config.body_bytes, self._config.body_timeout_seconds) as body:
+        entry = await self._door.open(identity, urgent=request.headers.get(PRIORITY_HEADER) == URGENT)
+        config = self._config
+        with Body(self._door.pressure, config.body_bytes, config.body_timeout_seconds, entry) as body:
             content = await body.read(request)
-            verdict = await self._intake.take(identity, content)
+            verdict = await self._intake.take(identity, entry, content)
         self._count(verdict, len(content))
         answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
         return Answer(200, answer, headers=self._plan_header(identity, verdict))
 
     def _plan_header(self, identity: Identity, verdict: Verdict) -> tuple[_Pair, ...]:
         """Tell an agent which plan it is to have; of a relay's many agents the first."""
-        if self._policies.is_stale and self._policies_read is None:
-            self._policies_read = asyncio.create_task(self._read_policies_later())
         if not verdict.accepted:
             return ()
         return ((PLAN_HEADER, self._plans.etag(identity, verdict.accepted[0].host_id).encode()),)
+
+    async def _refresh_policies(self) -> None:
+        """Have what operators want read anew; only the first request of all waits for it."""
+        if self._policies_read is None:
+            self._policies_read = asyncio.create_task(self._read_policies_later())
+        if not self._policies.is_known:
+            await asyncio.shield(self._policies_read)
 
     async def _read_policies_later(self) -> None:
         try:
@@ -242,12 +275,14 @@ class Gateway:
             self._policies_read = None
 
     async def _read_policies(self) -> None:
-        self._policies.take(await self._policy_reads.submit((None,)))
+        tables = await self._policy_reads.submit((None,))
+        self._policies.take(tables)
+        self._door.quotas.take(tables.quotas)
 
     async def _post_enroll(self, request: Request) -> Answer:
         self._attempts.take(request.address)
         request.require_content(JSON)
-        with Body(self._pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
+        with Body(self._door.pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
             content = await body.read(request)
         answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content)
         return Answer(200, answer, headers=((b"cache-control", b"no-store"),))
@@ -281,9 +316,7 @@ class Gateway:
         return Answer(200, b'{"status":"ready"}')
 
     async def _get_metrics(self, _request: Request) -> Answer:
-        self.selfmetrics.gauge("gateway_backlog_bytes", self._pressure.backlog_bytes)
-        self.selfmetrics.gauge("gateway_in_flight_bytes", self._pressure.in_flight_bytes)
-        body = self.selfmetrics.render() + self._durations.render()
+        body = self.selfmetrics.render() + tallies(self._door).render() + self._durations.render()
         return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
 
     def _count(self, verdict: Verdict, body_bytes: int) -> None:
@@ -309,6 +342,17 @@ class Gateway:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _limits(config: GatewayConfig) -> Limits:
+    return Limits(
+        config.backlog_bytes,
+        config.log_floor_bytes,
+        config.in_flight_requests,
+        config.in_flight_bytes,
+        config.retry_after_seconds,
+        config.returns_per_second,
+    )
 
 
 def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:

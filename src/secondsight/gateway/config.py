@@ -20,10 +20,17 @@ class GatewayConfig:
         kafka: Brokers that hold the log, instead of files in `data`.
         partitions: Partitions of the topic `ingest` when the log is first made.
         head_timeout_seconds: How long a connection may take to say what it asks for; then it is closed.
-        in_flight_bytes: Bodies that may be in memory at once over all requests; more are answered 429.
+        in_flight_bytes: Bodies in memory from which senders are told to wait that are beyond their share of it; there
+            may be twice as much.
+        in_flight_requests: Likewise of requests that are not answered yet.
         future_seconds: How far ahead of this gateway's clock a tick may be.
         past_days: How old a tick may be: the keep time of the lake.
-        backlog_bytes: Unprocessed log from which senders are told to wait.
+        backlog_bytes: Likewise of the log that is not processed yet.
+        log_floor_bytes: Free space of the log's disk, or a fiftieth of the disk if that is less, below which only
+            events and states are taken.
+        retry_after_seconds: When senders that were told to wait come back at the earliest.
+        returns_per_second: How many of them are told to come back in the same second; few come back later than need be.
+        quota_share: Part of each tenant's quota of values and bytes that this gateway gives, where there are several.
         interval_ms: Cadence that the default plan asks for, of agents that do not say what they are set to.
         agent_token_days: How long the token of an enrolled agent lives; it renews it in time.
         agent_token_grace_hours: How long a token that was renewed stays good.
@@ -41,13 +48,17 @@ class GatewayConfig:
     kafka: KafkaConfig | None = None
     partitions: int = 4
     body_bytes: int = 16 * MIB
-    in_flight_bytes: int = 256 * MIB
+    in_flight_bytes: int = 128 * MIB
+    in_flight_requests: int = 4096
     body_timeout_seconds: float = 30.0
     head_timeout_seconds: float = 20.0
     future_seconds: float = 300.0
     past_days: float = 400.0
     backlog_bytes: int = 8192 * MIB
+    log_floor_bytes: int = 512 * MIB
     retry_after_seconds: float = 5.0
+    returns_per_second: float = 200.0
+    quota_share: float = 1.0
     interval_ms: int = 1000
     agent_token_days: float = 30.0
     agent_token_grace_hours: float = 24.0
@@ -68,10 +79,16 @@ class GatewayConfig:
             raise Rejected("bad_config", "gateway: tls_certificate and tls_key go together")
         if min(self.agent_token_days, self.enrol_per_second, self.enrol_burst) <= 0 or self.agent_token_grace_hours < 0:
             raise Rejected("bad_config", "gateway: agent_token_days, enrol_per_second and enrol_burst are above 0")
-        if min(self.partitions, self.body_bytes, self.interval_ms) < 1 or self.in_flight_bytes < self.body_bytes:
+        if min(self.retry_after_seconds, self.returns_per_second, self.quota_share) <= 0:
+            raise Rejected("bad_config", "gateway: retry_after_seconds, returns_per_second, quota_share are above 0")
+        if (
+            min(self.partitions, self.body_bytes, self.interval_ms, self.in_flight_requests) < 1
+            or self.in_flight_bytes < self.body_bytes
+        ):
             raise Rejected(
                 "bad_config",
-                "gateway: partitions, body_bytes, interval_ms are at least 1, in_flight_bytes at least body_bytes",
+                "gateway: partitions, body_bytes, interval_ms, in_flight_requests are at least 1, in_flight_bytes at "
+                "least body_bytes",
             )
 
     @property

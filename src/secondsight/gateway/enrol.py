@@ -65,7 +65,8 @@ class Attempts:
             self._left.popitem(last=False)
         if left < 1:
             wait_seconds = (1 - left) / self._rate.per_second
-            raise Overloaded("too many enrolments from one address", retry_after_seconds=wait_seconds)
+            message = "too many enrolments from one address"
+            raise Overloaded(message, reason="enrolments", retry_after_seconds=wait_seconds)
 
 
 class Enrolments:

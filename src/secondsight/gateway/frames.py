@@ -6,7 +6,7 @@ it sends the answer. Frames are looked at by header and checksum only; their bod
 
 import base64
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -25,18 +25,23 @@ REJECTED_MAXIMUM = 1000
 
 QUARANTINE_CODES = frozenset({"future_time", "too_old"})
 
+RefuseSeries = Callable[[HeadView], Refusal | None]
+"""Returns why the series of a frame, whose definitions are known, are beyond what its sender may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Post:
     """One request's frames, checked as far as their bytes alone allow.
 
     Attributes:
+        keys: Of each frame, by which it is known to be a repeat.
         faults: Index of a frame -> why its inline definitions could not be read.
     """
 
     identity: Identity
     body: bytes
     heads: tuple[HeadView, ...]
+    keys: tuple[int, ...]
     ingest_time_ms: int
     faults: Mapping[int, Refusal] = field(default_factory=dict)
 
@@ -80,10 +85,31 @@ def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
         require_host(identity, collector_id, host_id)
     for index, head in enumerate(heads):
         _check_frame(body, index, head)
-    return Post(identity, body, heads, ingest_time_ms)
+    return post_of(identity, body, heads, ingest_time_ms)
 
 
-def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds) -> Verdict:
+def post_of(identity: Identity, body: bytes, heads: tuple[HeadView, ...], ingest_time_ms: int) -> Post:
+    """Return the post of a body that needs no checks."""
+    tenant_id, cluster_id = identity.tenant_id, identity.cluster_id
+    keys = tuple([repeat_key(tenant_id, cluster_id, head) for head in heads])
+    return Post(identity, body, heads, keys, ingest_time_ms)
+
+
+def cost_of(post: Post, repeats: Repeats) -> tuple[int, int]:
+    """Return the (values, bytes) of the frames of a post that are not known to be repeats, each frame once."""
+    values = size_bytes = 0
+    seen: set[int] = set()
+    for head, key in zip(post.heads, post.keys, strict=True):
+        if key not in repeats and key not in seen:
+            seen.add(key)
+            values += head.values
+            size_bytes += head.header_bytes + head.body_bytes
+    return values, size_bytes
+
+
+def admit(
+    post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds, refuse_series: RefuseSeries
+) -> Verdict:
     """Decide about each frame of a post whose definitions were looked up.
 
     Raises:
@@ -91,12 +117,14 @@ def admit(post: Post, known: KnownDefinitions, repeats: Repeats, bounds: Bounds)
         Rejected(host_not_allowed): Entities are of a host that the token may not write of; likewise.
     """
     verdict = Verdict()
-    for index, head in enumerate(post.heads):
+    for index, (head, key) in enumerate(zip(post.heads, post.keys, strict=True)):
         refusal = post.faults.get(index) or _refusal(post, head, known, bounds)
-        key = repeat_key(post.identity.tenant_id, post.identity.cluster_id, head)
+        is_repeat = key in repeats or key in verdict.repeat_keys
+        if not (is_repeat or isinstance(refusal, Refusal)):
+            refusal = refuse_series(head) or refusal
         if isinstance(refusal, Refusal):
             _refuse(verdict, post, index, refusal)
-        elif key in repeats or key in verdict.repeat_keys:
+        elif is_repeat:
             verdict.duplicate += 1
             verdict.rows["duplicate"] += head.rows
         else:

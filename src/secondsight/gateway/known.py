@@ -6,8 +6,9 @@ never leaves a known hash that no processor can read.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 from sqlalchemy import Engine
 
 from secondsight.access.definitions import get_definitions, put_definitions, stored_definitions
@@ -15,13 +16,18 @@ from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected
+from secondsight.gateway.actives import Entities
 from secondsight.gateway.admission import Refusal, refused_columns
-from secondsight.model import EntityKind
+from secondsight.model import EntityKind, Priority
+from secondsight.wire.content import EntityTable, Schema
 from secondsight.wire.frame import HeadView, read_definitions
 from secondsight.wire.schema import Definitions, definition_hash, entity_table_blob
 
 REMEMBERED_DEFINITIONS = 200_000
-"""Some 240 bytes each: hosts of a large fleet have four entity tables, and share their schemas."""
+"""Some 400 bytes each: hosts of a large fleet have four entity tables, and share their schemas."""
+
+_MASK = 2**64 - 1
+_NO_ENTITIES: Entities = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,18 @@ class Known:
         is_schema: A schema, else an entity table.
         refused: Columns that the catalogue does not admit.
         host_id: Whose entities they are; "" for a schema.
+        columns: How many a schema has, histograms among them.
+        is_urgent: Every one of them is of priority class P0; so it is where there are none, but events and facts.
+        entities: Of an entity table.
     """
 
     kind: EntityKind
     is_schema: bool
     refused: tuple[Refusal, ...] = ()
     host_id: str = ""
+    columns: int = 0
+    is_urgent: bool = False
+    entities: Entities = field(default_factory=lambda: _NO_ENTITIES, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +91,15 @@ class KnownDefinitions:
         """Return the host of a frame's entities, "" where they are not known."""
         known = self._find(head.entities_hash)
         return "" if known is None else known.host_id
+
+    def is_urgent(self, head: HeadView) -> bool:
+        """Tell whether all that a frame may have is of priority class P0; not so while that is not known."""
+        known = self._known.get(head.schema_hash)
+        return known is not None and known.is_urgent
+
+    def series(self, head: HeadView) -> tuple[Entities, int]:
+        """Return the entities and the number of columns of a frame whose definitions are known."""
+        return self._known[head.entities_hash].entities, self._known[head.schema_hash].columns
 
     def remember(self, definitions: Iterable[Definition]) -> None:
         """Know definitions from now on."""
@@ -141,7 +162,24 @@ def read_definition(blob: bytes, name: bytes, catalog: Catalog) -> Definition:
     definitions.add(blob)
     schema, table = definitions.schema(name), definitions.entities(name)
     if schema is not None:
-        return Definition(name, blob, Known(schema.kind, is_schema=True, refused=refused_columns(schema, catalog)))
+        return Definition(name, blob, _known_schema(schema, catalog))
     if table is None or definition_hash(entity_table_blob(table)) != name:
         raise Rejected("bad_schema", "an entity table is not written as this version writes it")
-    return Definition(name, blob, Known(table.kind, is_schema=False, host_id=table.host_id))
+    known = Known(table.kind, is_schema=False, host_id=table.host_id, entities=_entities(table))
+    return Definition(name, blob, known)
+
+
+def _known_schema(schema: Schema, catalog: Catalog) -> Known:
+    names = [*(column.metric for column in schema.columns), *(column.metric for column in schema.histograms)]
+    return Known(
+        schema.kind,
+        is_schema=True,
+        refused=refused_columns(schema, catalog),
+        columns=len(names),
+        is_urgent=all(name in catalog and catalog.get(name).priority is Priority.P0 for name in names),
+    )
+
+
+def _entities(table: EntityTable) -> Entities:
+    hashes = {hash((one.entity, one.part)) & _MASK for one in table.entities}
+    return np.array(sorted(hashes), np.uint64)

@@ -7,17 +7,30 @@ everything in one go. A step that raises leaves nothing of the frames in the log
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from secondsight.access.identity import Identity
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.errors import Rejected
+from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import Bounds, Refusal
-from secondsight.gateway.frames import Post, Verdict, admit, read_post, unknown_definitions
+from secondsight.gateway.door import Door
+from secondsight.gateway.frames import (
+    Post,
+    RefuseSeries,
+    Verdict,
+    admit,
+    cost_of,
+    post_of,
+    read_post,
+    unknown_definitions,
+)
 from secondsight.gateway.known import Definition, KnownDefinitions, inline_definitions
 from secondsight.gateway.plan import InForce, Plans, Wish
+from secondsight.gateway.quotas import Allowance
 from secondsight.gateway.repeats import Repeats
-from secondsight.wire.frame import split
+from secondsight.gateway.shares import Entry
+from secondsight.wire.frame import HeadView, split
 
 CONTENT_TYPE = b"application/x-secondsight-frame"
 LARGE_BYTES = 1 << 20
@@ -36,6 +49,8 @@ class SchemaUnknown(Rejected):
 class Sinks:
     """Where an intake makes things durable and finds them again; each returns when it is done, or raises Retryable.
 
+    Each is told whose the things are.
+
     Attributes:
         records: Takes (key, value) for the topic `ingest`.
         definitions: Takes definitions.
@@ -43,41 +58,51 @@ class Sinks:
         plans: Takes wishes and returns what is in force then.
     """
 
-    records: Callable[[Sequence[tuple[bytes, bytes]]], Awaitable[None]]
-    definitions: Callable[[Sequence[Definition]], Awaitable[None]]
-    find_definitions: Callable[[Sequence[bytes]], Awaitable[Mapping[bytes, Definition]]]
-    plans: Callable[[Sequence[Wish]], Awaitable[InForce]]
+    records: Callable[[Sequence[tuple[bytes, bytes]], Entry], Awaitable[None]]
+    definitions: Callable[[Sequence[Definition], Entry], Awaitable[None]]
+    find_definitions: Callable[[Sequence[bytes], Entry], Awaitable[Mapping[bytes, Definition]]]
+    plans: Callable[[Sequence[Wish], Entry], Awaitable[InForce]]
 
 
 class Intake:
     """Takes bodies of native frames. Lives in one event loop; concurrent bodies are independent of each other."""
 
-    def __init__(self, plans: Plans, sinks: Sinks, bounds: Bounds, catalog: Catalog, clock: Clock) -> None:
+    def __init__(self, plans: Plans, sinks: Sinks, door: Door, bounds: Bounds, catalog: Catalog, clock: Clock) -> None:
         self._plans = plans
         self._sinks = sinks
+        self._door = door
         self._bounds = bounds
         self._catalog = catalog
         self._clock = clock
         self._known = KnownDefinitions()
         self._repeats = Repeats()
 
-    async def take(self, identity: Identity, body: bytes) -> Verdict:
+    async def take(self, identity: Identity, entry: Entry, body: bytes) -> Verdict:
         """Store what is admissible of a body and return what became of each frame; durable when it returns.
 
         Raises:
             Rejected: The whole body is refused, see `read_post`; nothing of it is stored.
             SchemaUnknown: Likewise, until the definitions are sent.
+            Overloaded: Likewise; the tenant has used up its quota, or the body is not as urgent as its entry says.
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
-        post = await self._read(identity, body)
-        lacking = self._known.lacking(post.heads)
-        if lacking:
-            post = await self._learn_definitions(post, lacking)
-        return await self._store(post, ())
+        allowance = self._door.allowance(entry)
+        try:
+            post = await self._read(identity, body)
+        except Rejected:
+            allowance.charge(0, len(body))
+            raise
+        values, size_bytes = self._charge(post, entry, allowance)
+        try:
+            return await self._take(post, entry, allowance)
+        except (SchemaUnknown, Retryable, asyncio.CancelledError):
+            allowance.give_back(values, size_bytes)
+            raise
 
     async def take_made(
         self,
         identity: Identity,
+        entry: Entry,
         frames: Sequence[bytes],
         definitions: Mapping[bytes, Callable[[], Definition]],
         others: Sequence[tuple[bytes, bytes]],
@@ -86,37 +111,80 @@ class Intake:
 
         Args:
             identity: Who sent the request.
-            frames: Of hosts and collectors that the identity may write of.
+            entry: What it was let in by.
+            frames: Of hosts and collectors that the identity may write of; their series are counted by who made them.
             definitions: Hash -> what reads that definition, of all that the frames name.
             others: (key, value) of records that go into the same append.
 
         Raises:
+            Overloaded: The tenant has used up its quota.
             Retryable: The log or the metadata store is away; sending the request again is right.
         """
         body = b"".join(frames)
-        post = Post(identity, body, tuple(split(body)), self._clock.now_ms())
-        lacking = [definitions[name]() for name in self._known.lacking(post.heads)]
-        if lacking:
-            await self._sinks.definitions(lacking)
-            self._known.remember(lacking)
-        return await self._store(post, others)
+        post = post_of(identity, body, tuple(split(body)), self._clock.now_ms())
+        allowance = self._door.allowance(entry)
+        values, size_bytes = self._charge(post, entry, allowance)
+        try:
+            lacking = [definitions[name]() for name in self._known.lacking(post.heads)]
+            if lacking:
+                await self._sinks.definitions(lacking, entry)
+                self._known.remember(lacking)
+            return await self._store(post, entry, others, _refuse_none)
+        except (Retryable, asyncio.CancelledError):
+            allowance.give_back(values, size_bytes)
+            raise
 
-    async def _store(self, post: Post, others: Sequence[tuple[bytes, bytes]]) -> Verdict:
+    def _charge(self, post: Post, entry: Entry, allowance: Allowance) -> tuple[int, int]:
+        """Charge what is no repeat of a post, and return it: values and bytes."""
+        values, size_bytes = cost_of(post, self._repeats)
+        if size_bytes:
+            self._door.quotas.require(entry)
+            allowance.charge(values, size_bytes)
+        return values, size_bytes
+
+    async def _take(self, post: Post, entry: Entry, allowance: Allowance) -> Verdict:
+        lacking = self._known.lacking(post.heads)
+        if lacking:
+            post = await self._learn_definitions(post, lacking, entry)
+        if entry.urgent and not all(map(self._known.is_urgent, post.heads)):
+            entry = entry._replace(urgent=False)
+            await self._door.require(entry)
+        return await self._store(post, entry, (), partial(self._refuse_series, post.identity, allowance))
+
+    async def _store(
+        self, post: Post, entry: Entry, others: Sequence[tuple[bytes, bytes]], refuse_series: RefuseSeries
+    ) -> Verdict:
         """Append what is admissible of a post whose definitions are known."""
-        verdict = admit(post, self._known, self._repeats, self._bounds)
-        await self._learn_plans(post.identity, verdict)
+        verdict = admit(post, self._known, self._repeats, self._bounds, refuse_series)
+        await self._learn_plans(post.identity, entry, verdict)
         if verdict.records or others:
-            await self._sinks.records([*verdict.records, *others])
+            records = [*verdict.records, *others]
+            await self._sinks.records(records, entry)
+            self._door.pressure.appended(entry, sum([len(value) for _, value in records]))
         self._repeats.add(verdict.repeat_keys)
         return verdict
 
-    async def _learn_plans(self, identity: Identity, verdict: Verdict) -> None:
+    def _refuse_series(self, identity: Identity, allowance: Allowance, head: HeadView) -> Refusal | None:
+        """Return why the series of a frame are too many for its tenant, None where they are not."""
+        now = self._clock.monotonic_seconds()
+        key = (identity.cluster_id, head.collector_id, head.schema_hash)
+        if allowance.series.knows(key, head.entities_hash, now):
+            return None
+        entities, columns = self._known.series(head)
+        code = allowance.series.admit(key, head.entities_hash, entities, columns, now) if columns else ""
+        if not code:
+            return None
+        allowance.refused[code] += 1
+        words = allowance.series.words(identity.tenant_id, code)
+        return Refusal(code, f"collector {head.collector_id} on host {head.host_id}: {words}")
+
+    async def _learn_plans(self, identity: Identity, entry: Entry, verdict: Verdict) -> None:
         """Put on record what the frames show of their cadence; what follows a first one in the same post counts too."""
         for _ in range(2):
             wishes = self._plans.learnt(identity, verdict.accepted)
             if not wishes:
                 return
-            self._plans.settle(wishes, await self._sinks.plans(wishes))
+            self._plans.settle(wishes, await self._sinks.plans(wishes, entry))
 
     async def _read(self, identity: Identity, body: bytes) -> Post:
         now_ms = self._clock.now_ms()
@@ -124,24 +192,28 @@ class Intake:
             return await asyncio.to_thread(read_post, identity, body, now_ms)
         return read_post(identity, body, now_ms)
 
-    async def _learn_definitions(self, post: Post, lacking: set[bytes]) -> Post:
+    async def _learn_definitions(self, post: Post, lacking: set[bytes], entry: Entry) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""
         if sum(head.raw_bytes for head in post.heads if head.inline) > LARGE_BYTES:
             inline, faults = await asyncio.to_thread(_read_inline, post, lacking, self._catalog)
         else:
             inline, faults = _read_inline(post, lacking, self._catalog)
         if inline:
-            await self._sinks.definitions(list(inline.values()))
+            await self._sinks.definitions(list(inline.values()), entry)
             self._known.remember(inline.values())
         sound = [head for index, head in enumerate(post.heads) if index not in faults]
         elsewhere = self._known.lacking(sound)
         if elsewhere:
-            found = await self._sinks.find_definitions(list(elsewhere))
+            found = await self._sinks.find_definitions(list(elsewhere), entry)
             self._known.remember(found[name] for name in elsewhere if name in found)
         unknown = sorted(self._known.lacking(sound))
         if unknown:
             raise SchemaUnknown(unknown_definitions(unknown, post), unknown)
         return replace(post, faults=faults)
+
+
+def _refuse_none(_head: HeadView) -> None:
+    """Refuse no series."""
 
 
 def _read_inline(

@@ -14,6 +14,7 @@ import orjson
 from sqlalchemy import Engine
 
 from secondsight.access.debug import DebugSession, sessions_since
+from secondsight.access.quotas import Quota, read_quotas
 from secondsight.access.sampling import COARSE_MS, FULL_MS, MetricStage, Rule, live_rules, metric_stages
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
@@ -73,6 +74,7 @@ class Tables:
     rules: tuple[Rule, ...] = ()
     stages: tuple[MetricStage, ...] = ()
     sessions: tuple[DebugSession, ...] = ()
+    quotas: Mapping[str, Quota] = field(default_factory=dict)
 
 
 class Policies:
@@ -96,6 +98,11 @@ class Policies:
         """Tell whether the tables should be read again."""
         return self._read_at is None or self._clock.monotonic_seconds() - self._read_at >= REFRESH_SECONDS
 
+    @property
+    def is_known(self) -> bool:
+        """Tell whether the tables were read at all."""
+        return self._read_at is not None
+
     def read(self, _askers: Sequence[None] = ()) -> Tables:
         """Read the tables, once for all who ask; blocks.
 
@@ -104,7 +111,10 @@ class Policies:
         """
         since_ms = self._clock.now_ms() - RECENT_MS
         return Tables(
-            live_rules(self._metadata), metric_stages(self._metadata), sessions_since(self._metadata, since_ms)
+            live_rules(self._metadata),
+            metric_stages(self._metadata),
+            sessions_since(self._metadata, since_ms),
+            read_quotas(self._metadata),
         )
 
     def take(self, tables: Tables) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from secondsight.errors import Rejected
 from secondsight.gateway.pressure import Pressure
+from secondsight.gateway.shares import NOBODY, Entry
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -56,20 +57,28 @@ class Request:
 class Body:
     """Holds the bytes of one request within two bounds: its own, and that of all requests together.
 
-    Use as a context manager; bytes count as held until it ends.
+    Use as a context manager; the request and its bytes count as held until it ends.
+
+    Args:
+        pressure: Counts what all requests hold.
+        limit_bytes: Of this body.
+        timeout_seconds: Until it is complete.
+        entry: Whose it is.
     """
 
-    def __init__(self, pressure: Pressure, limit_bytes: int, timeout_seconds: float) -> None:
+    def __init__(self, pressure: Pressure, limit_bytes: int, timeout_seconds: float, entry: Entry = NOBODY) -> None:
         self._pressure = pressure
+        self._entry = entry
         self._limit_bytes = limit_bytes
         self._timeout_seconds = timeout_seconds
         self._held_bytes = 0
 
     def __enter__(self) -> "Body":
+        self._pressure.enter(self._entry)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pressure.give_back(self._held_bytes)
+        self._pressure.leave(self._entry, self._held_bytes)
 
     async def read(self, request: Request) -> bytes:
         """Return the whole body. What exceeds a bound is refused at once and never kept.
@@ -97,7 +106,7 @@ class Body:
             if self._held_bytes + len(piece) > self._limit_bytes:
                 raise self._too_large(self._held_bytes + len(piece))
             self._held_bytes += len(piece)
-            self._pressure.take(len(piece))
+            self._pressure.take(self._entry, len(piece))
             pieces.append(piece)
             if not message.get("more_body", False):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -19,6 +19,7 @@ from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.connection import Connection
 from secondsight.gateway.tls import Certificate
+from secondsight.log.disk import Disk
 from secondsight.log.embedded import EmbeddedLogWriter
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.retention import backlog_bytes
@@ -61,7 +62,7 @@ def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
     root = config.data / "log"
     ingest = EmbeddedLogWriter(root, INGEST_TOPIC, config.partitions, clock)
     definitions = EmbeddedLogWriter(root, DEFINITIONS_TOPIC, 1, clock)
-    return Stores(metadata, ingest, definitions, lambda: _measure_backlog(root))
+    return Stores(metadata, ingest, definitions, lambda: _measure_backlog(root), lambda: _measure_disk(root))
 
 
 def _kafka_log(kafka: KafkaConfig, partitions: int, clock: Clock) -> tuple[LogWriter, LogWriter, Callable[[], int]]:
@@ -136,6 +137,13 @@ def _measure_backlog(root: Path) -> int:
         return backlog_bytes(root, INGEST_TOPIC, PROCESSOR_GROUP)
     except OSError as error:
         raise Retryable(f"the backlog of {root} cannot be measured: {error}") from error
+
+
+def _measure_disk(root: Path) -> tuple[int, int]:
+    try:
+        return Disk().space(root)
+    except OSError as error:
+        raise Retryable(f"the disk of {root} cannot be measured: {error}") from error
 
 
 class Server(uvicorn.Server):

@@ -28,6 +28,7 @@ from secondsight.gateway.frames import QUARANTINE_CODES, require_host
 from secondsight.gateway.known import Definition, read_definition
 from secondsight.gateway.native import Intake
 from secondsight.gateway.repeats import Repeats
+from secondsight.gateway.shares import Entry
 from secondsight.mapping.cells import ContentBuilder, Gathered, plain_text
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
@@ -87,7 +88,7 @@ class EventIntake:
         self._clock = clock
         self._durable = Repeats()
 
-    async def take(self, identity: Identity, pieces: Sequence[Piece]) -> Outcome:
+    async def take(self, identity: Identity, entry: Entry, pieces: Sequence[Piece]) -> Outcome:
         """Store what can be of a list, and return what became of it; durable when it returns.
 
         Raises:
@@ -99,7 +100,7 @@ class EventIntake:
         sender = _Sender(identity, sender_name(identity))
         letters = list(_letters(sender, pieces, outcome.rejected, self._clock.now_ms()))
         good = [one for place, one in said.items() if place not in outcome.rejected]
-        fresh = await self.store(identity, good, letters)
+        fresh = await self.store(identity, entry, good, letters)
         outcome.duplicate = max(len(good) - fresh, again)
         outcome.accepted = len(good) - outcome.duplicate
         return outcome
@@ -125,7 +126,7 @@ class EventIntake:
                 said[place] = one
         return outcome, said
 
-    async def store(self, identity: Identity, said: Iterable[Said], others: Sequence[_Pair]) -> int:
+    async def store(self, identity: Identity, entry: Entry, said: Iterable[Said], others: Sequence[_Pair]) -> int:
         """Store events, and further records with them; return how many this gateway did not know to be durable.
 
         Raises:
@@ -140,7 +141,7 @@ class EventIntake:
             frames.append(frame)
             definitions |= known
         if frames or others:
-            await self._intake.take_made(identity, frames, definitions, others)
+            await self._intake.take_made(identity, entry, frames, definitions, others)
         self._durable.add(fresh)
         return len(fresh)
 

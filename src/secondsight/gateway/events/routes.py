@@ -9,12 +9,12 @@ import orjson
 from secondsight.access.identity import Identity
 from secondsight.errors import Rejected
 from secondsight.gateway.answer import STATUS, Answer
+from secondsight.gateway.door import Door
 from secondsight.gateway.events.body import Pieces, read_body
 from secondsight.gateway.events.intake import EventIntake, Outcome
 from secondsight.gateway.foreign.bodies import unpack
 from secondsight.gateway.foreign.routes import OTLP_ENCODINGS, BodyLimits
 from secondsight.gateway.frames import REJECTED_MAXIMUM
-from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.request import Body, Request
 from secondsight.selfmetrics import SelfMetrics
 
@@ -31,25 +31,26 @@ class EventRoutes:
         self,
         intake: EventIntake,
         authenticate: Authenticate,
-        pressure: Pressure,
+        door: Door,
         limits: BodyLimits,
         metrics: SelfMetrics,
     ) -> None:
         self._intake = intake
         self._authenticate = authenticate
-        self._pressure = pressure
+        self._door = door
         self._limits = limits
         self._metrics = metrics
 
     async def post_events(self, request: Request) -> Answer:
         """Take one event or a list of them; one alone that is refused answers with the status of its reason."""
         identity = await self._authenticate(request)
-        await self._pressure.require_room()
-        with Body(self._pressure, self._limits.received_bytes, self._limits.timeout_seconds) as body:
+        entry = await self._door.open(identity, urgent=True)
+        limits = self._limits
+        with Body(self._door.pressure, limits.received_bytes, limits.timeout_seconds, entry) as body:
             content = await body.read(request)
             read = partial(_read, request, content, self._limits.unpacked_bytes)
             pieces = await asyncio.to_thread(read) if len(content) > LARGE_BYTES else read()
-            outcome = await self._intake.take(identity, pieces.items)
+            outcome = await self._intake.take(identity, entry, pieces.items)
         self._count(outcome, len(content))
         refused = outcome.rejected.get(0) if pieces.alone else None
         return _answer(outcome, refused)

@@ -17,6 +17,8 @@ from secondsight.access.identity import Identity
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
+from secondsight.gateway.actives import ACTIVE, NEW, OwnSeries
+from secondsight.gateway.door import Door
 from secondsight.gateway.foreign.answers import by_code
 from secondsight.gateway.foreign.points import Points, Refused
 from secondsight.gateway.foreign.sender import Sender, Settings, Who
@@ -24,6 +26,7 @@ from secondsight.gateway.foreign.taken import Made, Taken
 from secondsight.gateway.frames import QUARANTINE_CODES, REFUSED_PAYLOAD_BYTES, Verdict
 from secondsight.gateway.known import Definition, read_definition
 from secondsight.gateway.native import Intake
+from secondsight.gateway.shares import Entry
 from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
 
 SENDERS_MAXIMUM = 500
@@ -72,23 +75,30 @@ class ForeignIntake:
         intake: Stores frames.
         catalog: What metrics there are.
         settings: What is taken of each sender.
+        door: Knows what each tenant may send.
         clock: The gateway's.
         series_maximum: Series that are remembered of all senders.
     """
 
-    def __init__(self, intake: Intake, catalog: Catalog, settings: Settings, clock: Clock, series_maximum: int) -> None:
+    def __init__(
+        self, intake: Intake, catalog: Catalog, settings: Settings, door: Door, clock: Clock, series_maximum: int
+    ) -> None:
         self._intake = intake
+        self._door = door
         self._series_maximum = series_maximum
         self._catalog = catalog
         self._settings = settings
         self._clock = clock
         self._senders: OrderedDict[_Key, _Served] = OrderedDict()
 
-    async def take(self, identity: Identity, protocol: str, body: bytes, decode: Decode) -> tuple[Taken, Verdict]:
+    async def take(
+        self, identity: Identity, entry: Entry, protocol: str, body: bytes, decode: Decode
+    ) -> tuple[Taken, Verdict]:
         """Store what can be of a request, and return what became of it; durable when it returns.
 
         Raises:
             Rejected: The whole body is refused; nothing of it is stored.
+            Overloaded: The tenant has used up its quota.
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
         served = self._served(identity, protocol)
@@ -98,13 +108,14 @@ class ForeignIntake:
             else:
                 taken = self._read(served.sender, body, decode)
         self._forget_idle()
+        self._count_refused(entry, taken)
         definitions = self._definitions([*served.owed, *taken.frames])
         is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
         refusals = self._refusals(identity, protocol, body if is_news else b"", taken)
         owed, served.owed = served.owed, []
         frames = [made.frame for made in (*owed, *taken.frames)]
         try:
-            verdict = await self._intake.take_made(identity, frames, definitions, refusals)
+            verdict = await self._intake.take_made(identity, entry, frames, definitions, refusals)
         except Retryable:
             served.owed = [*owed, *taken.said, *served.owed][-OWED_MAXIMUM:]
             served.sender.note_unstored()
@@ -125,9 +136,10 @@ class ForeignIntake:
         if served is None:
             spool_id = int.from_bytes(blake2b("\0".join(key).encode(), digest_size=8).digest(), "little")
             who = Who(name, protocol, spool_id, lambda host: identity.allows_host(name, host))
-            served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings), asyncio.Lock())
+            own = OwnSeries(self._door.quotas.of(identity.tenant_id).series, identity.tenant_id, self._clock)
+            served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings, own), asyncio.Lock())
             while len(self._senders) > SENDERS_MAXIMUM:
-                self._senders.popitem(last=False)
+                self._senders.popitem(last=False)[1].sender.close()
         self._senders.move_to_end(pattern)
         return served
 
@@ -138,7 +150,14 @@ class ForeignIntake:
             if held <= self._series_maximum or served.lock.locked():
                 return
             held -= served.sender.index.size
-            del self._senders[key]
+            self._senders.pop(key).sender.close()
+
+    def _count_refused(self, entry: Entry, taken: Taken) -> None:
+        """Count what was refused for a quota of series by tenant."""
+        refused = self._door.allowance(entry).refused
+        for one, count in taken.refused.items():
+            if one.code in (ACTIVE, NEW):
+                refused[one.code] += count
 
     def _definitions(self, frames: Sequence[Made]) -> dict[bytes, Callable[[], Definition]]:
         """Return what reads each definition that the frames name, should it not be known."""

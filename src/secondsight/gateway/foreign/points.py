@@ -85,7 +85,7 @@ class Index(Protocol):
         ...
 
     def put(self, key: object, series: Series) -> int:
-        """Return the number of a series, and let a key stand for it from now on."""
+        """Return the number of a series, and let a key stand for it from now on, unless there are too many."""
         ...
 
 

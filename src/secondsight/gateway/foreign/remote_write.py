@@ -152,7 +152,7 @@ class _Reading:
             number = self._index.put(meant, series._replace(scope=scope))
         self._take(place, number, one, None, one.created_timestamp)
         is_common = key and len(one.samples) == 1 and not (one.histograms or one.exemplars or one.created_timestamp)
-        return number if is_common and self._holds_labels_alone(self._second, key) else -1
+        return self._index.get(meant) if is_common and self._holds_labels_alone(self._second, key) else -1
 
     def _parsed(self, kind: Any, packed: bytes) -> Any:
         try:

@@ -7,6 +7,7 @@ from functools import partial
 from secondsight.access.identity import Identity
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.answer import JSON, Answer, refusal_answer
+from secondsight.gateway.door import Door
 from secondsight.gateway.foreign import otlp
 from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
 from secondsight.gateway.foreign.bodies import Unpack, gunzip, inflate, plain, unpack, unsnappy, unzstd
@@ -16,7 +17,6 @@ from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 from secondsight.gateway.foreign.sender import Sender
 from secondsight.gateway.foreign.taken import Taken
 from secondsight.gateway.frames import QUARANTINE_CODES, Verdict
-from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.request import Body, Request
 from secondsight.selfmetrics import SelfMetrics
 
@@ -65,13 +65,13 @@ class ForeignRoutes:
         self,
         intake: ForeignIntake,
         authenticate: Authenticate,
-        pressure: Pressure,
+        door: Door,
         limits: BodyLimits,
         metrics: SelfMetrics,
     ) -> None:
         self._intake = intake
         self._authenticate = authenticate
-        self._pressure = pressure
+        self._door = door
         self._limits = limits
         self._metrics = metrics
 
@@ -104,7 +104,7 @@ class ForeignRoutes:
             self._metrics.count("gateway_refused_requests_total", code=error.code)
             return otlp_error(error, answered)
         except Retryable as error:
-            answer = otlp_error(error, answered)
+            answer = otlp_error(self._door.spread(error), answered)
             self._metrics.count("gateway_refused_requests_total", code=f"http_{answer.status}")
             return answer
 
@@ -127,10 +127,11 @@ class ForeignRoutes:
     async def _take(
         self, request: Request, identity: Identity, protocol: str, decode: Callable[[bytes, Sender], Points]
     ) -> Taken:
-        await self._pressure.require_room()
-        with Body(self._pressure, self._limits.received_bytes, self._limits.timeout_seconds) as body:
+        entry = await self._door.open(identity)
+        limits = self._limits
+        with Body(self._door.pressure, limits.received_bytes, limits.timeout_seconds, entry) as body:
             content = await body.read(request)
-            taken, verdict = await self._intake.take(identity, protocol, content, decode)
+            taken, verdict = await self._intake.take(identity, entry, protocol, content, decode)
         self._count(protocol, taken, verdict, len(content))
         return taken
 

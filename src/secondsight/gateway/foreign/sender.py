@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.catalog.index import Catalog
+from secondsight.gateway.actives import OwnSeries
 from secondsight.gateway.foreign.layout import Cells, Layout, Place
 from secondsight.gateway.foreign.others import Bounds, Others
 from secondsight.gateway.foreign.points import TIME_MS_MAXIMUM, TIME_MS_MINIMUM, Points, Refused
@@ -68,10 +69,15 @@ class Settings:
 
 
 class Sender:
-    """One sender of one protocol. Used by one thread at a time."""
+    """One sender of one protocol. Used by one thread at a time.
 
-    def __init__(self, who: Who, catalog: Catalog, settings: Settings) -> None:
+    Args:
+        own: Its series among those of its tenant; None where nobody counts them.
+    """
+
+    def __init__(self, who: Who, catalog: Catalog, settings: Settings, own: OwnSeries | None = None) -> None:
         self._who = who
+        self._own = own
         self._catalog = catalog
         self._settings = settings
         self._age = 0
@@ -112,6 +118,11 @@ class Sender:
         taken.said = taken.frames[cells:]
         return taken
 
+    def close(self) -> None:
+        """Forget all series; it is not used afterwards."""
+        if self._own is not None:
+            self._own.forget(are_back_soon=False)
+
     def note_unstored(self) -> None:
         """Take that frames were not stored: when counters began is to be told again."""
         self._starts = Starts()
@@ -122,7 +133,12 @@ class Sender:
         origin = Origin(host_id="", target=self._who.name, remote=True, host_labels=self._settings.host_labels)
         resolver = Resolver(self._catalog, origin, self._settings.series_maximum, self._who.allows_host)
         self._layouts: dict[tuple[str, EntityKind, str], Layout] = {}
-        self.index = SeriesIndex(resolver, self._layout, self._settings.series_maximum)
+        maximum = self._settings.series_maximum
+        if self._own is None:
+            self.index = SeriesIndex(resolver, self._layout, maximum)
+        else:
+            self._own.forget(are_back_soon=True)
+            self.index = SeriesIndex(resolver, self._layout, maximum, self._own.refuse)
         self._others = Others(
             self._who.name,
             self._catalog,

@@ -59,9 +59,17 @@ class SeriesIndex:
         resolver: Of the sender.
         layout_of: Finds or makes a layout.
         maximum: Series that it may have.
+        refuse: Returns the code and the words by which a further series is refused for now, "" where it is not.
     """
 
-    def __init__(self, resolver: Resolver, layout_of: LayoutOf, maximum: int) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        layout_of: LayoutOf,
+        maximum: int,
+        refuse: Callable[[], tuple[str, str]] = lambda: ("", ""),
+    ) -> None:
+        self._refuse = refuse
         self._resolver = resolver
         self._layout_of = layout_of
         self._maximum = maximum
@@ -125,12 +133,15 @@ class SeriesIndex:
         return table
 
     def put(self, key: object, series: Series) -> int:
-        """Return the number of a series, and let a key stand for it from now on."""
+        """Return the number of a series, and let a key stand for it from now on, unless there are too many."""
         number = self._numbers.get(series)
         if number is None:
             if len(self._series) >= self._maximum:
                 self.is_full = True
-                return self._overfull()
+                return self._beyond("series_limit", f"this sender has more than {self._maximum} series")
+            code, detail = self._refuse()
+            if code:
+                return self._beyond(code, detail)
             number = self._add(series)
         if len(self._known) >= KEYS_PER_SERIES * self._maximum:
             self._known.clear()
@@ -219,8 +230,9 @@ class SeriesIndex:
         for place in np.flatnonzero(seen).tolist():
             yield listed[place // times.size], int(times[place % times.size])
 
-    def _overfull(self) -> int:
-        full = Series("", (), "series_limit", f"this sender has more than {self._maximum} series")
+    def _beyond(self, code: str, detail: str) -> int:
+        """Return the number by which series are refused that are too many."""
+        full = Series("", (), code, detail)
         number = self._numbers.get(full)
         return self._add(full) if number is None else number
 

@@ -1,0 +1,51 @@
+"""Let requests in, or tell them why and for how long to wait: one question for every route that takes data."""
+
+from dataclasses import dataclass
+
+from secondsight.access.identity import Identity
+from secondsight.errors import Retryable
+from secondsight.gateway.pressure import Overloaded, Pressure
+from secondsight.gateway.quotas import Allowance, Quotas
+from secondsight.gateway.shares import Entry, Flow
+
+RETRY_AFTER_SECONDS = 5.0
+"""Where an error does not say when to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What may keep a request out: the state of this gateway, and what its tenant has sent before."""
+
+    pressure: Pressure
+    quotas: Quotas
+
+    async def open(self, identity: Identity, *, urgent: bool = False) -> Entry:
+        """Return what a request is let in by.
+
+        Args:
+            identity: Who asks.
+            urgent: All that it brings is of priority class P0.
+
+        Raises:
+            Overloaded: The sender shall come back later.
+            Retryable: The log cannot be measured.
+        """
+        entry = Entry(Flow(identity.tenant_id, (identity.region, identity.cluster_id)), urgent)
+        await self.require(entry)
+        return entry
+
+    async def require(self, entry: Entry) -> None:
+        """Return if a request is let in by an entry; see `open`."""
+        self.quotas.require(entry)
+        await self.pressure.require_room(entry)
+
+    def spread(self, error: Retryable) -> Retryable:
+        """Return an error that tells its sender another time to come back than others are told."""
+        if isinstance(error, Overloaded):
+            return error
+        told = RETRY_AFTER_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
+        return Retryable(str(error), retry_after_seconds=self.pressure.later(told))
+
+    def allowance(self, entry: Entry) -> Allowance:
+        """Return what a request is charged to."""
+        return self.quotas.of(entry.flow.tenant_id)
