@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -49,9 +50,12 @@ def library(without: tuple[str, ...] = (), cache_dir: Path = CACHE) -> Path:
     folder = cache_dir / _version(without)
     if not (folder / "libnvidia-ml.so.1").exists():
         cache_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache_dir) as made:
-            _compile(Path(made), without)
-            shutil.copytree(made, folder, dirs_exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_dir) as place:
+            made = Path(place, "made")
+            made.mkdir()
+            _compile(made, without)
+            with suppress(OSError):  # another process was quicker
+                made.rename(folder)
     return folder
 
 
