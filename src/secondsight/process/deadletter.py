@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 
 from secondsight.errors import Permanent, Rejected
-from secondsight.process.land import Row, hash64
+from secondsight.process.land import Row
 from secondsight.wire.content import Header
 from secondsight.wire.envelope import Envelope
+from secondsight.wire.letters import REPLAYED, letter_id
 
 QUARANTINE, DEAD_LETTER = "quarantine", "dead_letter"
 MAX_PAYLOAD_BYTES = 64 << 10
@@ -66,7 +67,7 @@ def lost_row(position: Position, loss: Loss, envelope: Envelope, header: Header 
 
 
 def gateway_row(position: Position, envelope: Envelope) -> Row:
-    """Return the row of what a gateway refused.
+    """Return the row of what a gateway refused, or the mark of what was sent again, which has its letter's id.
 
     Raises:
         Rejected: `bad_refusal`.
@@ -84,10 +85,12 @@ def gateway_row(position: Position, envelope: Envelope) -> Row:
         place = {name: str(said.get(name, "")) for name in ("host_id", "collector_id", "kind")}
         times = {"first_time": int(said["first_tick_ms"] or 0), "last_time": int(said["last_tick_ms"] or 0)}
         payload = base64.b64decode(said.get("payload_base64", ""), validate=True)
+        letter = int(said["letter_id"]) if loss.stage == REPLAYED else None
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
         raise Rejected("bad_refusal", f"a refusal record cannot be read: {error}") from error
     ids = {"tenant_id": envelope.tenant_id, "cluster_id": envelope.cluster_id}
     row = _row(position, loss, _NO_PLACE | ids | place | times)
+    row |= {} if letter is None else {"id": letter & (1 << 64) - 1}
     return row | {"ingest_time": envelope.ingest_time_ms, "payload": _payload(payload)}
 
 
@@ -117,7 +120,9 @@ def _row(position: Position, loss: Loss, place: Row) -> Row:
         "rows": loss.rows,
         "values": loss.values,
         "payload": "",
-        "id": hash64(position.partition, position.offset, loss.stage, loss.code, loss.metric),
+        "id": letter_id(position.partition, position.offset, loss.stage, loss.code, loss.metric),
+        "log_partition": position.partition,
+        "log_offset": position.offset,
     }
 
 

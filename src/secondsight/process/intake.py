@@ -17,6 +17,7 @@ from secondsight.process.batch import Batch
 from secondsight.process.columns import SchemaPlan
 from secondsight.process.deadletter import (
     Position,
+    code_of,
     gateway_row,
     refused_row,
     undecoded_row,
@@ -35,6 +36,7 @@ from secondsight.process.tell import (
     item_of_gateway,
     item_of_refused,
     items_of_future,
+    items_of_mark,
     told_of_frame,
     told_of_members,
 )
@@ -45,6 +47,7 @@ from secondsight.wire.content import Frame, Header
 from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
 from secondsight.wire.frame import OpenFrame, read_content, read_frame
 from secondsight.wire.header import HeadView, header_of, read_header
+from secondsight.wire.letters import REPLAYED
 
 
 class Intake:
@@ -145,7 +148,7 @@ class Intake:
     def _refuse(self, envelope: Envelope, position: Position, error: Permanent) -> None:
         header = _header_of(envelope)
         self._lander.dead(refused_row(position, error, envelope, header))
-        item = None if header is None else item_of_refused(envelope, header, error)
+        item = None if header is None else item_of_refused(envelope, header, code_of(error))
         if item is not None:
             self._world.ledger.take_item(item)
 
@@ -161,9 +164,16 @@ class Intake:
                 self._decode_frame(envelope, position, batch)
 
     def _take_refusal(self, row: Row, envelope: Envelope) -> None:
-        self._lander.dead(row)
-        item = item_of_gateway(envelope, row, json.loads(envelope.body))
-        if item is not None:
+        said = json.loads(envelope.body)
+        if row["stage"] == REPLAYED:
+            self._world.writer.landing.add("dead_letters", row)
+            self._world.metrics.count("processor_replayed_letters_total", code=row["code"])
+            items = list(items_of_mark(envelope, row, said))
+        else:
+            self._lander.dead(row)
+            item = item_of_gateway(envelope, row, said)
+            items = [] if item is None else [item]
+        for item in items:
             self._world.ledger.take_item(item)
 
     def _decode_frame(self, envelope: Envelope, position: Position, batch: Batch) -> None:

@@ -98,6 +98,12 @@ def event_row(source: Source, event: Event, attribute: Attribute) -> Row:
     }
 
 
+def history_row(row: Row) -> Row:
+    """Return the row that keeps what an event told this time, whatever is told of it later."""
+    told = [row["end_time"], row["severity"], *(row[name] for name in FIELDS), sorted(row["attributes"].items())]
+    return row | {"content_hash": hash64(json.dumps(told))}
+
+
 def info_row(source: Source, info: Info, attribute: Attribute) -> Row:
     """Return the row of an info."""
     time_ms = info.time_ms + source.frame.header.correction_ms

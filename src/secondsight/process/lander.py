@@ -14,6 +14,7 @@ from secondsight.process.land import (
     event_row,
     fact_of,
     histogram_rows,
+    history_row,
     info_row,
     is_owned,
 )
@@ -23,6 +24,7 @@ from secondsight.process.world import World
 from secondsight.wire.content import Event
 
 DECLARATION = "agent_shed"
+HISTORY = "event_history"
 
 
 class Lander:
@@ -72,6 +74,7 @@ class Lander:
     def _land_event(self, source: Source, event: Event, row: Row, position: Position, batch: Batch) -> None:
         landing = self._world.writer.landing
         landing.add("events", row, event.version)
+        landing.add(HISTORY, history_row(row))
         if event.metric == DECLARATION:
             self._world.ledger.take_item(item_of_shed(source, event, row["event_time"]))
         if is_owned(event):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from secondsight.process.cells import WINDOW_MS
+from secondsight.process.deadletter import DEAD_LETTER
 from secondsight.process.spans import SpanKey
 
 RECEIVED, STORED, SHED, UNEXPLAINED, BEGUN = "received", "stored", "shed", "unexplained", "begun"
@@ -76,6 +77,7 @@ class Item:
     Attributes:
         item: Names it; the same thing told again has the same name.
         last_ms: Event time that it reaches to.
+        version: Of two that are told of one thing the greater counts, such as that it was sent again and is none now.
     """
 
     place: tuple[str, str, str, str]
@@ -88,6 +90,7 @@ class Item:
     rows: int
     values: int
     last_ms: int = 0
+    version: int = 0
 
 
 @dataclass(slots=True)
@@ -209,7 +212,7 @@ class Ledger:
         """Count an item; told again it counts once."""
         window_ms = item.time_ms - item.time_ms % WINDOW_MS
         what = (item.kind, window_ms, item.outcome, item.reason, item.item, item.rows, item.values, item.last_ms)
-        self._wait(LedgerRow(item.place, item.spool_id, *what, "", 0))
+        self._wait(LedgerRow(item.place, item.spool_id, *what, "", item.version))
 
     def load(self, keys: Iterable[SpanKey], stored: Mapping[SpanKey, Mapping[int, Account]]) -> None:
         """Go on with what is stored of spans that are opened again, then count what waited for it."""
@@ -295,6 +298,7 @@ class Ledger:
         for account in accounts.values():
             told = account.not_refused()
             rows, values = rows + told[0], values + told[1]
+        values += _taken_back(accounts.values(), -values)
         if not values:
             return
         if values < 0:
@@ -325,6 +329,23 @@ class Ledger:
         """Tell whether two definitions may fill one cell."""
         first, second = self._columns.get(one), self._columns.get(other)
         return first is None or second is None or bool(first & second)
+
+
+def _taken_back(accounts: Iterable[Account], more: int) -> int:
+    """Take refusals back of values that were told again and are stored now, `more` than are told; return how many.
+
+    A frame that is sent again after a metric was registered tells records that are counted, with what was refused of
+    them then; that it is not refused any more shows in what is stored.
+    """
+    left = more
+    for account in accounts:
+        for reason, (rows, values) in account.refused.items():
+            back = min(values, account.repeated, left)
+            if reason[0] == DEAD_LETTER and back > 0:
+                account.refused[reason] = (rows, values - back)
+                account.is_new = True
+                left -= back
+    return more - left
 
 
 def name_of(schema_hash: bytes, entities_hash: bytes) -> int:

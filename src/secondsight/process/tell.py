@@ -1,16 +1,17 @@
 """Say what a frame tells the ledger: how many rows and values of which ticks, in which window, and what was refused."""
 
+import base64
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.errors import Permanent
 from secondsight.process.cells import WINDOW_MS, window_start
-from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE, code_of
+from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
+from secondsight.process.decode import FUTURE_MS
 from secondsight.process.land import Row, Source
 from secondsight.process.ledger import SHED, Counts, Item, Name, Reason, Ticks, Told, name_of
 from secondsight.process.misfits import FUTURE_TIME
@@ -19,7 +20,7 @@ from secondsight.process.spans import SpanKey
 from secondsight.process.stacks import Likeness, Member
 from secondsight.wire.content import Event, Frame, Header, ScalarBlock
 from secondsight.wire.envelope import Envelope
-from secondsight.wire.header import HeadView
+from secondsight.wire.header import HeadView, read_header
 from secondsight.wire.scalars import MIXED
 from secondsight.wire.stacks import tick_times, values_by_tick
 
@@ -64,18 +65,50 @@ def items_of_future(source: Source, stored: int) -> Iterator[Item]:
     for number in range(stored, len(times_ms)):
         if ticks.rows[number]:
             counts = (ticks.rows[number], ticks.values[number])
-            name = f"{definitions:x}.{times_ms[number]}"
-            yield _item(source.envelope, header, (QUARANTINE, FUTURE_TIME), name, times_ms[number], counts)
+            yield _item_of_tick(source.envelope, header, definitions, times_ms[number], counts)
 
 
-def item_of_refused(envelope: Envelope, header: Header, error: Permanent) -> Item | None:
+def items_of_mark(envelope: Envelope, row: Row, said: Mapping[str, object]) -> Iterator[Item]:
+    """Give what was refused and is sent again, as counting nothing any more; `said` is a mark, see `wire.letters`."""
+    stage, first = (
+        str(said.get("letter_stage", "")),
+        replace(envelope, ingest_time_ms=_integer(said["letter_ingest_ms"])),
+    )
+    row = row | {"stage": stage}
+    version = envelope.ingest_time_ms
+    frame = base64.b64decode(str(said.get("header_base64", "")))
+    if not frame:
+        refused = item_of_gateway(first, row, said)
+        items = [] if refused is None else [refused]
+    elif stage == QUARANTINE:
+        items = list(_items_after(first, read_header(frame).header))
+    else:
+        whole = None if row["metric"] else item_of_refused(first, read_header(frame).header, row["code"])
+        items = [] if whole is None else [whole]
+    for item in items:
+        yield replace(item, rows=0, values=0, version=version)
+
+
+def _items_after(envelope: Envelope, header: Header) -> Iterator[Item]:
+    """Give the ticks of a frame that lay too far ahead of its admission, without counts."""
+    definitions = name_of(header.schema_hash, header.entities_hash)
+    for time_ms in (header.tick_times_ms + header.correction_ms).tolist():
+        if time_ms > envelope.ingest_time_ms + FUTURE_MS:
+            yield _item_of_tick(envelope, header, definitions, time_ms, (0, 0))
+
+
+def _item_of_tick(envelope: Envelope, header: Header, definitions: int, time_ms: int, counts: Counts) -> Item:
+    return _item(envelope, header, (QUARANTINE, FUTURE_TIME), f"{definitions:x}.{time_ms}", time_ms, counts)
+
+
+def item_of_refused(envelope: Envelope, header: Header, code: str) -> Item | None:
     """Return a whole frame that could not be processed, at its first tick; None where it counts nothing."""
     if not header.rows:
         return None
     times_ms = header.tick_times_ms.tolist()
     first_ms = times_ms[0] + header.correction_ms if times_ms else envelope.ingest_time_ms
     name = f"{header.first_sequence}-{header.last_sequence}"
-    reason = (DEAD_LETTER, code_of(error))
+    reason = (DEAD_LETTER, code)
     return _item(envelope, header, reason, name, first_ms, (header.rows, header.values))
 
 
@@ -91,7 +124,8 @@ def item_of_gateway(envelope: Envelope, row: Row, said: Mapping[str, object]) ->
     first_ms = row["first_time"] + _integer(said.get("correction_ms", 0)) or envelope.ingest_time_ms
     place = (envelope.tenant_id, envelope.cluster_id, row["host_id"], row["collector_id"])
     spool_id, kind = _integer(said.get("spool_id", 0)), row["kind"]
-    return Item(place, spool_id, kind, max(first_ms, 0), row["stage"], row["code"], name, row["rows"], row["values"])
+    what = (kind, max(first_ms, 0), row["stage"], row["code"], name, row["rows"], row["values"])
+    return Item(place, spool_id, *what, version=envelope.ingest_time_ms)
 
 
 def item_of_shed(source: Source, event: Event, time_ms: int) -> Item:
@@ -233,7 +267,8 @@ def _ticks(frame: Frame, scalars: ScalarBlock, dropped: Sequence[tuple[str, str]
 
 def _item(envelope: Envelope, header: Header, reason: Reason, name: str, time_ms: int, counts: Counts) -> Item:
     place = (envelope.tenant_id, envelope.cluster_id, header.host_id, header.collector_id)
-    return Item(place, header.spool_id, header.kind.value, max(time_ms, 0), *reason, name, *counts)
+    what = (header.kind.value, max(time_ms, 0), *reason, name, *counts)
+    return Item(place, header.spool_id, *what, version=envelope.ingest_time_ms)
 
 
 def _integer(value: object, base: int = 10) -> int:

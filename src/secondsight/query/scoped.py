@@ -17,7 +17,7 @@ NOTHING = "0"
 _PLAIN = (f"position(part, '{MARK}') = 0",)
 """Rows that are samples; the others only say what many of them were together."""
 _PREDICATE_COLUMNS = ("tenant_id", "cluster_id", "host_id", "entity", "owner_team", "job_id", "model_id")
-_ATTRIBUTED = frozenset({"allocations", "events", "infos", "histograms_1s"})
+_ATTRIBUTED = frozenset({"allocations", "events", "event_history", "infos", "histograms_1s"})
 _BY_ENTITY = frozenset({"entities"})
 _BY_HOST = frozenset({"plans", "progress"})
 _BY_CLUSTER = frozenset({"rewrites"})

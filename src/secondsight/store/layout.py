@@ -108,6 +108,7 @@ def fixed_tables() -> tuple[TableSpec, ...]:
     specs = (
         _histograms(),
         _events(),
+        _event_history(),
         _infos(),
         _allocations(),
         _entities(),
@@ -166,6 +167,14 @@ def _events() -> TableSpec:
         ColumnSpec("text_hash", "UInt64"),
     )
     return _occurrence("events", own, ("code", "text_hash"))
+
+
+def _event_history() -> TableSpec:
+    """Return the table of every version of every event that was told; only exact repeats are one row, for ever."""
+    current = _events()
+    columns = (*current.columns, ColumnSpec("content_hash", "UInt64"))
+    order = (*current.order, "event_version", "content_hash")
+    return TableSpec("event_history", columns, "ReplacingMergeTree", order, current.partition)
 
 
 def _infos() -> TableSpec:
@@ -263,6 +272,8 @@ def _dead_letters() -> TableSpec:
             *_times("ingest_time"),
             ColumnSpec("payload", "String", "ZSTD(1)"),
             ColumnSpec("id", "UInt64"),
+            ColumnSpec("log_partition", "Int32", default="-1"),
+            ColumnSpec("log_offset", "Int64", default="-1"),
         ),
         "ReplacingMergeTree",
         ("tenant_id", "cluster_id", "stage", "ingest_time", "id"),

@@ -483,6 +483,768 @@ PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
 SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_last` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt32) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Int64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_last` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `c_hertz_last` Nullable(UInt16) CODEC(ZSTD(1)),
+  `d_bytes_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_first` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_last` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_first` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `e_seconds_total_last` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `f_state_last` Nullable(UInt8) CODEC(Delta,ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_last` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`training_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`inference_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`platform_5m` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_last` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt32) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Int64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_last` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `c_hertz_last` Nullable(UInt16) CODEC(ZSTD(1)),
+  `d_bytes_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_first` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_last` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_first` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `e_seconds_total_last` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `f_state_last` Nullable(UInt8) CODEC(Delta,ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_last` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`training_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1h` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_last` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt32) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Int64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_last` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `c_hertz_last` Nullable(UInt16) CODEC(ZSTD(1)),
+  `d_bytes_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_first` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_last` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_increase` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `e_seconds_total_first` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `e_seconds_total_last` Nullable(UInt64) CODEC(DoubleDelta,ZSTD(1)),
+  `f_state_last` Nullable(UInt8) CODEC(Delta,ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_last` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`training_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1d` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `collector_id` LowCardinality(String),
+  `source_rank` UInt8,
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `samples` UInt32,
+  `covered_ms` UInt32,
+  `covered_other` Map(LowCardinality(String), UInt32),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `increase_other` Map(LowCardinality(String), UInt32),
+  `resets` Map(LowCardinality(String), UInt32),
+  `changes` Map(LowCardinality(String), UInt32),
+  `state_ms` Map(LowCardinality(String), UInt32),
+  `samples_other` Map(LowCardinality(String), UInt32)
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
+SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
 CREATE TABLE IF NOT EXISTS `secondsight`.`histograms_1s` (
   `tenant_id` LowCardinality(String),
   `region` LowCardinality(String),
@@ -554,6 +1316,42 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`events` (
 ENGINE = ReplacingMergeTree(event_version)
 PARTITION BY (toYYYYMM(event_time))
 ORDER BY (tenant_id, cluster_id, event_time, host_id, kind, metric, entity, part, code, text_hash)
+SETTINGS default_compression_codec = 'ZSTD(1)';
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`event_history` (
+  `tenant_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `host_id` LowCardinality(String),
+  `entity` LowCardinality(String),
+  `part` LowCardinality(String),
+  `kind` LowCardinality(String),
+  `metric` LowCardinality(String),
+  `event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `end_time` Nullable(DateTime64(3, 'UTC')),
+  `code` Int64,
+  `severity` LowCardinality(String),
+  `text_hash` UInt64,
+  `event_version` UInt32,
+  `attributes` Map(LowCardinality(String), String),
+  `ingest_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `collector_id` LowCardinality(String),
+  `source` LowCardinality(String),
+  `source_rank` UInt8,
+  `spool_id` UInt64 CODEC(Delta,ZSTD(1)),
+  `sequence` UInt64 CODEC(DoubleDelta,ZSTD(1)),
+  `boot_id` LowCardinality(String),
+  `schema_id` UInt64 CODEC(Delta,ZSTD(1)),
+  `skew` UInt8,
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `content_hash` UInt64
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY (toYYYYMM(event_time))
+ORDER BY (tenant_id, cluster_id, event_time, host_id, kind, metric, entity, part, code, text_hash, event_version, content_hash)
 SETTINGS default_compression_codec = 'ZSTD(1)';
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`infos` (
@@ -691,7 +1489,9 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`dead_letters` (
   `values` UInt64 CODEC(Delta,ZSTD(1)),
   `ingest_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
   `payload` String CODEC(ZSTD(1)),
-  `id` UInt64
+  `id` UInt64,
+  `log_partition` Int32 DEFAULT -1,
+  `log_offset` Int64 DEFAULT -1
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY (toYYYYMM(ingest_time))
@@ -727,4 +1527,28 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`schema_version` (
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (fingerprint)
+SETTINGS default_compression_codec = 'ZSTD(1)';
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`rollups_made` (
+  `table_name` LowCardinality(String),
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `window_start` DateTime('UTC'),
+  `source_rows` UInt64 CODEC(Delta,ZSTD(1)),
+  `source_version` UInt64,
+  `made_at` DateTime64(3, 'UTC'),
+  `version` UInt64
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start))
+ORDER BY (table_name, tenant_id, cluster_id, window_start)
+SETTINGS default_compression_codec = 'ZSTD(1)';
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`rollups_seen` (
+  `table_name` LowCardinality(String),
+  `block` Int64,
+  `version` UInt64
+)
+ENGINE = ReplacingMergeTree(version)
+ORDER BY (table_name)
 SETTINGS default_compression_codec = 'ZSTD(1)';

@@ -1,0 +1,152 @@
+"""Read what happened: events, and facts that hold from a time on, newest first.
+
+Of an interval readers get the newest version; `history` asks for every version that was ever told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from secondsight.access.scope import Scope
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind
+from secondsight.query.inventory import Inventory, Progress, progress_of
+from secondsight.query.plan import Span
+from secondsight.query.request import Filters
+from secondsight.query.scoped import ScopedTables
+from secondsight.query.statement import Parameters, Statement, select
+
+SPAN_MAXIMUM_MS = 366 * 86_400_000
+EVENTS, INFOS, HISTORY = "events", "infos", "event_history"
+_SHARED = (
+    "tenant_id",
+    "region",
+    "cluster_id",
+    "host_id",
+    "kind",
+    "entity",
+    "part",
+    "metric",
+    "event_version",
+    "collector_id",
+    "source",
+    "job_id",
+    "workload_id",
+    "owner_team",
+    "model_id",
+)
+_TIMES = (
+    "toUnixTimestamp64Milli(event_time) AS time_ms",
+    "toUnixTimestamp64Milli(ingest_time) AS taken_ms",
+)
+_OF_EVENTS = (
+    "code",
+    "severity",
+    "if(isNull(end_time), NULL, toUnixTimestamp64Milli(assumeNotNull(end_time))) AS end_ms",
+)
+_ORDER = "ORDER BY time_ms DESC, tenant_id, cluster_id, host_id, metric, entity, part, event_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which ones; empty filters admit all. `limit` and `offset` say which page.
+
+    Attributes:
+        table: `EVENTS`, `INFOS`, or `HISTORY` for every version of events that was ever told.
+        entities: Names of what they are about, of any kind.
+    """
+
+    span: Span
+    filters: Filters = field(default_factory=Filters)
+    table: str = EVENTS
+    metrics: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+    severities: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows in order of time, newest first, as the statement gives them; `total` counts all that were asked for."""
+
+    rows: Sequence[dict[str, Any]]
+    total: int
+    progress: Progress
+
+
+class EventReader:
+    """Reads events of a scope. Safe from several threads."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def read(self, asked: Asked, scope: Scope, now_ms: int) -> Page:
+        """Return a page, and how far the collectors of the places asked for have come.
+
+        Raises:
+            Rejected(range_too_wide, forbidden_metric): Over a year is asked for, or a metric that the grant denies.
+            Retryable: The store is away or busy.
+        """
+        if asked.span.to_ms - asked.span.from_ms > SPAN_MAXIMUM_MS:
+            raise Rejected("range_too_wide", "events are read for a year at most", "ask for a shorter range")
+        rows = self._inventory.read(compile_page(asked, scope)).to_pylist()
+        total = int(rows[0]["total"]) if rows else 0
+        return Page(rows, total, self._progress(asked.filters, scope, now_ms))
+
+    def _progress(self, filters: Filters, scope: Scope, now_ms: int) -> Progress:
+        import pyarrow.compute as pc
+
+        compute: Any = pc
+        rows = self._inventory.progress(scope)
+        rows = rows.filter(compute.greater(rows["watermark_ms"], 0))
+        for column, values in (("cluster_id", filters.cluster), ("host_id", filters.host)):
+            if values:
+                rows = rows.filter([name in values for name in rows[column].to_pylist()])
+        return progress_of(rows, rows.slice(0, 0), now_ms)
+
+
+def compile_page(asked: Asked, scope: Scope) -> Statement:
+    """Return the statement for one page."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    for metric in asked.metrics:
+        tables.check_metric(metric)
+    columns = [*_SHARED, *_TIMES, *(() if asked.table == INFOS else _OF_EVENTS), "attributes"]
+    found = tables.table(asked.table, columns, _where(asked, scope, parameters), final=True)
+    limit, offset = (parameters.bind(number, "UInt32") for number in (asked.limit, asked.offset))
+    sql = select(["*", "count() OVER () AS total"], found, tail=[_ORDER, f"LIMIT {limit} OFFSET {offset}"])
+    return Statement(sql[1:-1], parameters.values())
+
+
+def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
+    filters = asked.filters
+    start, end = (parameters.bind(time_ms, "Int64") for time_ms in (asked.span.from_ms, asked.span.to_ms))
+    where = [
+        f"event_time >= fromUnixTimestamp64Milli({start}, 'UTC')",
+        f"event_time < fromUnixTimestamp64Milli({end}, 'UTC')",
+    ]
+    named = (
+        ("cluster_id", filters.cluster),
+        ("host_id", filters.host),
+        ("part", filters.part),
+        ("owner_team", filters.team),
+        ("model_id", filters.model),
+        ("metric", asked.metrics),
+        ("kind", asked.kinds),
+        ("entity", asked.entities or filters.gpu),
+        ("severity", asked.severities),
+    )
+    where += [f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values]
+    if asked.entities and filters.gpu:
+        where.append(f"entity IN {parameters.bind_texts(filters.gpu)}")
+    if filters.job:
+        jobs = parameters.bind_texts(filters.job)
+        where.append(f"(job_id IN {jobs} OR kind = '{EntityKind.PROCESS_JOB.value}' AND entity IN {jobs})")
+    if asked.codes:
+        where.append(f"toString(code) IN {parameters.bind_texts(map(str, asked.codes))}")
+    if scope.denied_metrics:
+        where.append(f"metric NOT IN {parameters.bind_texts(scope.denied_metrics)}")
+    return where
