@@ -15,6 +15,8 @@ settings.load_profile("secondsight")
 
 pytest_plugins = ["clickhouse_server"]  # servers that tests of several modules share
 
+LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_log_kafka", "test_process_flow", "test_flow_")
+"""Modules of real processes that take minutes, most of them waiting. They go first, so that no worker ends with one."""
 LEFT_OPEN_MAXIMUM = 8
 """How many files a module may leave open: libraries keep a few for the life of the process."""
 THREAD_FILES = re.compile(r"/proc/\d+/task/")
@@ -41,6 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
     name = config.getoption("--not-run-file")
     is_worker = hasattr(config, "workerinput")  # the process that started it hears of every test
     _not_run_file = Path(name) if name and not is_worker else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(
+        key=lambda item: next((place for place, name in enumerate(LONG) if item.path.name.startswith(name)), len(LONG))
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
