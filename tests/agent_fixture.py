@@ -23,6 +23,8 @@ class FakeGateway:
     """Takes bodies as a gateway does. `refuse` names a code for frames that it will never take.
 
     Attributes:
+        is_busy: Only what is urgent is taken.
+        urgent: Whether each body was said to be.
         script: Answers to give first, before anything is looked at: a status, an answer, or an error to raise.
     """
 
@@ -34,10 +36,13 @@ class FakeGateway:
     now_ms: Callable[[], int] = lambda: 1_700_000_000_000
     body_limit_frames: int = 10_000
     closed: bool = False
+    is_busy: bool = False
+    urgent: list[bool] = field(default_factory=list)
 
-    def post(self, body: bytes) -> Answer:
-        answer = self._answer(body)
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
+        answer = self._answer(body) if urgent or not self.is_busy else error_answer(429, "overloaded")
         self.statuses.append(answer.status)
+        self.urgent.append(urgent)
         return answer
 
     def close(self) -> None:

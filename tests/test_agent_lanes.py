@@ -28,7 +28,7 @@ class Post(FakeGateway):
         self.sizes: list[int] = []
         self.delivered: list[tuple[int, int, bool, int]] = []
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         assert self.rig is not None
         self.sizes.append(len(body))
         before = len(self.frames)
@@ -36,7 +36,7 @@ class Post(FakeGateway):
             self.rig.produce(int(self.seconds))
         else:
             self.rig.clock.move(self.seconds)
-        answer = super().post(body)
+        answer = super().post(body, urgent=urgent)
         now_ms = self.rig.clock.now_ms()
         for frame in self.frames[before:]:
             block, header = frame.content.scalars, frame.header

@@ -29,9 +29,9 @@ class Keeping(FakeGateway):
         super().__init__()
         self.bodies: list[bytes] = []
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         self.bodies.append(body)
-        return super().post(body)
+        return super().post(body, urgent=urgent)
 
 
 def files() -> list[ImportedFile]:

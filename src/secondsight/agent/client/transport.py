@@ -11,13 +11,18 @@ from secondsight.clock import Clock
 CONTENT_TYPE = "application/x-secondsight-frame"
 JSON_TYPE = "application/json"
 ANSWER_LIMIT_BYTES = 4 << 20
+URGENT = {"X-Secondsight-Priority": "0"}
 
 
 class Transport(Protocol):
     """Takes a body of frames to a gateway. One thread uses it."""
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         """Send a body and return the gateway's answer, whatever its status.
+
+        Args:
+            body: Frames.
+            urgent: All of them are of priority class P0, and the gateway may take them before others.
 
         Raises:
             Retryable: No answer came.
@@ -36,13 +41,13 @@ class Observed:
         self._transport = transport
         self._observe = observe
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         """Send a body; see `Transport`.
 
         Raises:
             Retryable: No answer came.
         """
-        answer = self._transport.post(body)
+        answer = self._transport.post(body, urgent=urgent)
         self._observe(answer)
         return answer
 
@@ -68,13 +73,13 @@ class GatewayTransport:
         self._token_file = token_file
         self._timeout_seconds = timeout_seconds
 
-    def post(self, body: bytes) -> Answer:
+    def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         """Send a body; see `Transport`.
 
         Raises:
             Retryable: No answer came, or there is no token to send.
         """
-        headers = {**self._headers(), "Content-Type": CONTENT_TYPE}
+        headers = {**self._headers(), "Content-Type": CONTENT_TYPE, **(URGENT if urgent else {})}
         return self._connection.request(
             "POST",
             "/v1/frames",

@@ -7,12 +7,13 @@ watermark, and a backlog is never late.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.clock import Clock
+from secondsight.model import Priority
 
 LEAD_SECONDS = 600.0
 ORDER_MS = 8000
@@ -109,6 +110,16 @@ class Lanes:
             if loads:
                 return Turn(loads)
         return Turn(self._oldest(members, max_bytes), is_backlog=True)
+
+    def next_urgent(self, max_bytes: int) -> Turn:
+        """Return what is to go out next of class P0 alone, while a gateway has no room for others.
+
+        Raises:
+            Retryable: The disk fails.
+        """
+        members = [one for one in self._spools.members if one.priority is Priority.P0 and not one.is_earlier]
+        turn = self._in_company([one for one in members if one.spool.records], max_bytes)
+        return replace(turn, loads=self._marked(turn.loads))
 
     def delivered(self, turn: Turn) -> None:
         """Settle what a gateway has answered for.

@@ -2,7 +2,8 @@
 
 A record leaves the spool when the gateway made it durable (200), or refused it for good: then it is kept aside,
 declared and counted, and what stands behind it moves on. Everything else is tried again, later and later, for ever: the
-gateway away or busy (5xx, 429), this agent not allowed (401, 403), an address that is no gateway.
+gateway away or busy (5xx, 429), this agent not allowed (401, 403), an address that is no gateway. While a gateway is
+busy, class P0 goes on by itself for as long as the gateway takes it.
 """
 
 import logging
@@ -33,6 +34,7 @@ from secondsight.wire.schema import Definitions
 
 logger = logging.getLogger(__name__)
 
+TOO_MANY = 429
 REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422})
 CONFIRMED_MAXIMUM = 100_000
 CODES_MAXIMUM = 100
@@ -47,6 +49,10 @@ LOOK_SECONDS = 1.0
 
 REST_SHARE = 9.0
 """After a batch of a backlog, rest so many times as long as it took to build: a tenth of one core at most."""
+
+
+class Busy(Retryable):
+    """A gateway asks to wait; what is urgent it may take none the less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ class Shipper:
         self._tend_at = 0.0
         self._report_at = 0.0
         self._delivery = Delivery()
+        self._held_until = 0.0
         self._hurry = threading.Event()
 
     @property
@@ -164,6 +171,7 @@ class Shipper:
             if self._hurry.is_set():
                 self._hurry.clear()
                 self._backoff.reset()
+                self._held_until = 0.0
                 return
             if self._clock.monotonic_seconds() >= end:
                 return
@@ -178,20 +186,46 @@ class Shipper:
         Args:
             flush: Ship what is there without waiting for more, or resting.
         """
+        is_held = self._clock.monotonic_seconds() < self._held_until
         try:
             self._tend()
-            due_seconds = self._parts.write_due() if self._parts.write_due else self._config.batch_seconds
-            turn = self._lanes.next(self._batch_bytes.now)
-            if turn.wait_seconds > 0 and not flush:
-                return turn.wait_seconds
-            rest_seconds = self._ship(turn) if turn.loads else 0.0
-            self._report()
-            self._note_success(has_sent=bool(turn.loads))
+            return self._step_urgent(flush=flush) if is_held else self._step(flush=flush)
+        except Busy as error:
+            now = self._clock.monotonic_seconds()
+            if is_held:
+                self._parts.counts.add("ship_failed")
+                held_seconds, self._held_until = self._held_until - now, 0.0
+                return max(held_seconds, error.retry_after_seconds or 0.0)
+            self._held_until = now + self._back_off(error)
+            return self.step(flush=flush)
         except Retryable as error:
+            self._held_until = 0.0
             return self._back_off(error)
+
+    def _step(self, *, flush: bool) -> float:
+        due_seconds = self._due_seconds()
+        turn = self._lanes.next(self._batch_bytes.now)
+        if turn.wait_seconds > 0 and not flush:
+            return turn.wait_seconds
+        rest_seconds = self._ship(turn) if turn.loads else 0.0
+        self._report()
+        self._note_success(has_sent=bool(turn.loads))
         if self._parts.spools.records:
             return 0.0 if flush else rest_seconds
         return due_seconds
+
+    def _step_urgent(self, *, flush: bool) -> float:
+        """Ship what is due of class P0, while the gateway has no room for others."""
+        due_seconds = self._due_seconds()
+        turn = self._lanes.next_urgent(self._batch_bytes.now)
+        if turn.loads and (flush or turn.wait_seconds <= 0):
+            self._ship(turn, urgent=True)
+            self._report(urgent=True)
+        pause_seconds = turn.wait_seconds or max(due_seconds, LOOK_SECONDS)
+        return min(pause_seconds, max(self._held_until - self._clock.monotonic_seconds(), 0.0))
+
+    def _due_seconds(self) -> float:
+        return self._parts.write_due() if self._parts.write_due else self._config.batch_seconds
 
     def drain(self, seconds: float) -> bool:
         """Ship all that is there, for at most about `seconds`; False if something is left. Gives up on a failure."""
@@ -241,14 +275,14 @@ class Shipper:
         logger.log(level, "frames wait %.1f s: %s", wait_seconds, error)
         return wait_seconds
 
-    def _ship(self, turn: Turn) -> float:
+    def _ship(self, turn: Turn, *, urgent: bool = False) -> float:
         """Deliver a turn and return how long to rest after it."""
         began = self._clock.monotonic_seconds()
         parcels: list[_Parcel] = []
         for load in turn.loads:
             parcels += self._parcels(load.member, load.records, is_live=load.is_live)
         built = self._clock.monotonic_seconds()
-        self._deliver(parcels)
+        self._deliver(parcels, urgent=urgent)
         self._batch_bytes.succeeded(self._clock.monotonic_seconds() - built)
         self._lanes.delivered(turn)
         self._parts.counts.add("shipped_records", sum(len(load.records) for load in turn.loads))
@@ -260,19 +294,19 @@ class Shipper:
             self._set_aside(member, item.record, item.code)
         return [_Parcel(member, frame) for frame in frames]
 
-    def _deliver(self, parcels: list[_Parcel]) -> None:
+    def _deliver(self, parcels: list[_Parcel], *, urgent: bool) -> None:
         """Get an answer for every frame; what is refused as a whole is divided until the culprit stands alone."""
         if not parcels:
             return
         try:
-            self._post([parcel.frame for parcel in parcels])
+            self._post([parcel.frame for parcel in parcels], urgent=urgent)
         except Rejected as error:
             halves = self._halves(parcels)
             if halves is None:
                 self._set_aside(parcels[0].member, parcels[0].frame.records[0], error.code)
                 return
             for half in halves:
-                self._deliver(half)
+                self._deliver(half, urgent=urgent)
 
     def _halves(self, parcels: list[_Parcel]) -> tuple[list[_Parcel], list[_Parcel]] | None:
         if len(parcels) > 1:
@@ -287,7 +321,7 @@ class Shipper:
         )
         return first, second
 
-    def _post(self, frames: list[Outgoing]) -> None:
+    def _post(self, frames: list[Outgoing], *, urgent: bool) -> None:
         """Send frames as one body.
 
         Raises:
@@ -295,19 +329,20 @@ class Shipper:
             Rejected: The body as a whole was refused for good, or a frame cannot be written.
         """
         inline = [frame.definitions not in self._confirmed for frame in frames]
-        answer = self._exchange(frames, inline)
+        answer = self._exchange(frames, inline, urgent=urgent)
         if answer.status == 424:
             self._confirmed.clear()
-            answer = self._exchange(frames, [True] * len(frames))
+            answer = self._exchange(frames, [True] * len(frames), urgent=urgent)
         _require_accepted(answer)
         self._note_accepted(frames, answer)
 
-    def _exchange(self, frames: list[Outgoing], inline: list[bool]) -> Answer:
-        return self._send(b"".join(frame.encode(inline=whole) for frame, whole in zip(frames, inline, strict=True)))
+    def _exchange(self, frames: list[Outgoing], inline: list[bool], *, urgent: bool) -> Answer:
+        bodies = [frame.encode(inline=whole) for frame, whole in zip(frames, inline, strict=True)]
+        return self._send(b"".join(bodies), urgent=urgent)
 
-    def _send(self, body: bytes) -> Answer:
+    def _send(self, body: bytes, *, urgent: bool) -> Answer:
         sent_ms = self._clock.now_ms()
-        answer = self._parts.transport.post(body)
+        answer = self._parts.transport.post(body, urgent=urgent)
         answered_ms = self._clock.now_ms()
         self._parts.counts.add("shipped_bytes", len(body))
         self._parts.counts.add("ship_requests")
@@ -318,7 +353,7 @@ class Shipper:
             self._parts.offset.learn(exchange, self._clock.monotonic_seconds())
         return answer
 
-    def _report(self) -> None:
+    def _report(self, *, urgent: bool = False) -> None:
         """Declare losses, once the gateway is there to hear of them; what goes on adds up in between."""
         parts, now = self._parts, self._clock.monotonic_seconds()
         if now < self._report_at or not parts.spools.losses:
@@ -327,7 +362,7 @@ class Shipper:
         self._report_at = now + REPORT_EVERY_SECONDS
         try:
             body = declaration(parts.collector_id, parts.host_id, book_id, entries, self._clock.now_ms())
-            _require_accepted(self._send(body))
+            _require_accepted(self._send(body, urgent=urgent))
         except Rejected as error:
             self._report_at = now + REPORT_AGAIN_SECONDS
             self._log_once(f"declaration:{self._known_code(error.code)}", f"losses cannot be declared: {error.message}")
@@ -374,6 +409,7 @@ def _require_accepted(answer: Answer) -> None:
     """Return if a gateway made a body durable.
 
     Raises:
+        Busy: It has no room, or the tenant has used up its quota.
         Retryable: It may do so later, or the answer is no gateway's.
         Rejected: It never will.
     """
@@ -382,4 +418,5 @@ def _require_accepted(answer: Answer) -> None:
     code, message = code_and_message(answer)
     if answer.status in REFUSED_FOR_GOOD:
         raise Rejected(code, message)
-    raise Retryable(f"{answer.status} {code}: {message}", retry_after_seconds=retry_after_seconds(answer))
+    kind = Busy if answer.status == TOO_MANY else Retryable
+    raise kind(f"{answer.status} {code}: {message}", retry_after_seconds=retry_after_seconds(answer))
