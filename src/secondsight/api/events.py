@@ -138,7 +138,7 @@ def _asked(services: Services, asked: FactParameters, table: str, **more: Any) -
         span,
         Filters(**places),
         table,
-        metrics=tuple(services.catalog.get(name).name for name in _split(asked.metric)),
+        metrics=tuple(services.catalog.resolve(name).name for name in _split(asked.metric)),
         kinds=kinds,
         entities=_split(asked.entity),
         limit=parse_limit(asked.limit),

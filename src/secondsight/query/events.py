@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from secondsight.access.scope import Scope
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
@@ -16,6 +19,7 @@ from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 
+_COMPUTE: Any = pc
 SPAN_MAXIMUM_MS = 366 * 86_400_000
 EVENTS, INFOS, HISTORY = "events", "infos", "event_history"
 _SHARED = (
@@ -97,14 +101,11 @@ class EventReader:
         return Page(rows, total, self._progress(asked.filters, scope, now_ms))
 
     def _progress(self, filters: Filters, scope: Scope, now_ms: int) -> Progress:
-        import pyarrow.compute as pc
-
-        compute: Any = pc
         rows = self._inventory.progress(scope)
-        rows = rows.filter(compute.greater(rows["watermark_ms"], 0))
+        rows = rows.filter(_COMPUTE.greater(rows["watermark_ms"], 0))
         for column, values in (("cluster_id", filters.cluster), ("host_id", filters.host)):
             if values:
-                rows = rows.filter([name in values for name in rows[column].to_pylist()])
+                rows = rows.filter(_COMPUTE.is_in(rows[column], value_set=pa.array(values, pa.string())))
         return progress_of(rows, rows.slice(0, 0), now_ms)
 
 

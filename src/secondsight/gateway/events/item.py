@@ -147,14 +147,13 @@ def _metric(given: Mapping[str, Any], catalog: Catalog) -> Metric:
     name = given.get("metric") or ""
     if not name:
         raise Rejected("bad_event", "the event names no metric", "metric is the catalogue's name of what happened")
-    if name not in catalog:
-        hint = "`secondsight metrics list` has what there is; further ones are registered in a catalogue file"
-        raise Rejected("unknown_metric", f"the catalogue has no {name[:MAX_TEXT_LENGTH]}", hint)
-    metric = catalog.get(name)
+    metric = catalog.resolve(name[:MAX_TEXT_LENGTH])
     if metric.type not in (MetricType.EVENT, MetricType.INFO):
-        raise Rejected("not_an_event", f"{name} is a {metric.type}", "samples go to remote write, OTLP or frames")
+        raise Rejected(
+            "not_an_event", f"{metric.name} is a {metric.type}", "samples go to remote write, OTLP or frames"
+        )
     if metric.derived in OWN_SOURCES:
-        raise Rejected("reserved_metric", f"{name} is what the platform says of itself", "use another metric")
+        raise Rejected("reserved_metric", f"{metric.name} is what the platform says of itself", "use another metric")
     return metric
 
 
