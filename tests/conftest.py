@@ -13,7 +13,7 @@ from hypothesis import settings
 settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("secondsight")
 
-pytest_plugins = ["clickhouse_server"]  # servers that tests of several modules share
+pytest_plugins = ["clickhouse_server", "kafka_broker"]  # servers that tests of several modules share
 
 LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_log_kafka", "test_process_flow", "test_flow_")
 """Modules of real processes that take minutes, most of them waiting. They go first, so that no worker ends with one."""

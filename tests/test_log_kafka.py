@@ -3,11 +3,12 @@
 import itertools
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import kafka_broker
-from kafka_broker import Broker
+from kafka_broker import PLAIN_PASSWORD, SCRAM_PASSWORD, USER, Broker
 from log_contract import *  # noqa: F403 - the contract's tests run here
 from log_contract import PARTITIONS, drain, values
 from secondsight.clock import ManualClock
@@ -19,6 +20,7 @@ from secondsight.log.kafka.consumer import KafkaConsumer
 from secondsight.log.kafka.reader import KafkaReader
 from secondsight.log.kafka.writer import KafkaWriter
 from secondsight.log.topics import Topic
+from tls_fixture import needs_openssl
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -33,8 +35,8 @@ class KafkaLog:
 
     wait_seconds = 1.0
 
-    def __init__(self, address: str, **settings: object) -> None:
-        self.config = KafkaConfig(address, prefix=f"test{next(_numbers)}.", replication=1, **settings)
+    def __init__(self, brokers: str, **settings: object) -> None:
+        self.config = KafkaConfig(brokers, prefix=f"test{next(_numbers)}.", replication=1, **settings)
         open_topics(self.config, [TOPIC])
         self.closing = []
 
@@ -52,14 +54,13 @@ class KafkaLog:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with kafka_broker.broker(tmp_path_factory.mktemp("kafka")) as running:
-        warm = KafkaLog(running.address)
-        consumer = warm.consumer("g")
-        while not consumer.poll(1, 0.5).assigned:  # the first group of a new broker takes a while
-            pass
-        warm.close()
-        yield running
+def server(kafka: Broker) -> Broker:
+    warm = KafkaLog(kafka.address)
+    consumer = warm.consumer("g")
+    while not consumer.poll(1, 0.5).assigned:  # the first group of a new broker takes a while
+        pass
+    warm.close()
+    return kafka
 
 
 @pytest.fixture
@@ -232,6 +233,72 @@ def test_settings_that_cannot_work_are_refused(settings, word):
     assert word in caught.value.message + caught.value.hint
 
 
+@needs_openssl
+@pytest.mark.parametrize("way", ["certificate", "PLAIN", "SCRAM-SHA-512"])
+def test_tls_and_sasl(server: Broker, tmp_path: Path, way: str) -> None:
+    log = KafkaLog(**_secured(server, tmp_path, way))
+    log.writer().append([(b"k", b"v")])
+    assert values(drain(log, log.consumer("g"), 1)) == [b"v"]
+    log.close()
+
+
+REFUSALS = [
+    ("PLAIN", {"sasl_password_file": "wrong"}, "log_refused", "sasl_password_file"),
+    ("SCRAM-SHA-512", {"sasl_password_file": "wrong"}, "log_refused", "sasl_password_file"),
+    ("SCRAM-SHA-512", {"sasl_username": "nobody"}, "log_refused", "sasl_username"),
+    ("SCRAM-SHA-512", {"sasl_mechanism": "SCRAM-SHA-256"}, "log_refused", "sasl_mechanism"),
+    ("PLAIN", {"ca_file": "client.crt"}, "log_untrusted", "ca_file"),
+    ("certificate", {"certificate_file": None, "key_file": None}, "log_untrusted", "certificate_file"),
+    ("PLAIN", {"ca_file": "no-such"}, "bad_config", "ca_file"),
+    ("PLAIN", {"sasl_password_file": "no-such"}, "bad_config", "sasl_password_file"),
+    ("PLAIN", {"sasl_mechanism": "MAGIC"}, "bad_config", "MAGIC"),
+]
+
+
+@needs_openssl
+@pytest.mark.parametrize(("way", "settings", "code", "word"), REFUSALS)
+def test_what_brokers_refuse_is_said_with_the_setting_and_no_secret(
+    server: Broker, tmp_path: Path, way: str, settings: dict, code: str, word: str
+) -> None:
+    good = _secured(server, tmp_path, way)
+    (tmp_path / "wrong").write_text("hunter2")
+    files = {"wrong": tmp_path / "wrong", "client.crt": server.folder / "client.crt", "no-such": tmp_path / "no-such"}
+    config = KafkaConfig(**(good | {name: files.get(value, value) for name, value in settings.items()}), replication=1)
+    with pytest.raises(Rejected) as caught:
+        open_topics(config, [TOPIC])
+    assert caught.value.code == code
+    assert word in caught.value.message + caught.value.hint
+    assert not [secret for secret in ("hunter2", "pass word") if secret in str(caught.value) + caught.value.hint]
+
+
+@needs_openssl
+def test_a_client_that_is_refused_while_it_runs_says_why(server: Broker, tmp_path: Path) -> None:
+    good = _secured(server, tmp_path, "SCRAM-SHA-512")
+    (tmp_path / "password").write_text("hunter2")
+    config = KafkaConfig(**good, delivery_seconds=2.0)
+    writer, consumer = KafkaWriter(config, TOPIC), KafkaConsumer(config, TOPIC, "g")
+    for attempt in (lambda: writer.append([(b"k", b"v")]), lambda: _poll_often(consumer)):
+        with pytest.raises(Retryable, match=r"kafka\.sasl_password_file") as caught:
+            attempt()
+        assert "hunter2" not in str(caught.value)
+    writer.close()
+    consumer.close()
+
+
+def test_of_two_members_of_one_name_the_older_is_told(server: Broker) -> None:
+    log = KafkaLog(server.address, instance="one")
+    first, second = log.consumer("g"), log.consumer("g")
+    while not first.poll(1 << 20, 0.2).assigned:
+        pass
+    while not second.poll(1 << 20, 0.2).assigned:
+        pass
+    with pytest.raises(Rejected) as caught:
+        _poll_often(first)
+    assert caught.value.code == "instance_taken"
+    assert "'one'" in caught.value.message
+    log.close()
+
+
 def test_threads_append_while_the_group_reads(log):
     writer, done = log.writer(), threading.Event()
 
@@ -245,6 +312,22 @@ def test_threads_append_while_the_group_reads(log):
     got = drain(log, log.consumer("g"), 200)
     thread.join()
     assert sorted(int(value) for value in values(got)) == list(range(200))
+
+
+def _secured(server: Broker, folder: Path, way: str) -> dict[str, object]:
+    """Return the settings of a client that proves itself in some way."""
+    ca_file = server.folder / "ca.pem"
+    if way == "certificate":
+        files = {"certificate_file": server.folder / "client.crt", "key_file": server.folder / "client.key"}
+        return {"brokers": f"127.0.0.1:{server.ssl_port}", "security": "ssl", "ca_file": ca_file, **files}
+    (folder / "password").write_text(f"{PLAIN_PASSWORD if way == 'PLAIN' else SCRAM_PASSWORD}\n")
+    sasl = {"sasl_mechanism": way, "sasl_username": USER, "sasl_password_file": folder / "password"}
+    return {"brokers": f"127.0.0.1:{server.sasl_port}", "security": "sasl_ssl", "ca_file": ca_file, **sasl}
+
+
+def _poll_often(consumer: KafkaConsumer) -> None:
+    for _ in range(100):
+        consumer.poll(1 << 20, 0.2)
 
 
 def _take(consumer, taken, log, wait_seconds=None):

@@ -1,5 +1,6 @@
 """Make and check Kafka topics, and measure how far a group is behind."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import confluent_kafka as kafka
@@ -13,9 +14,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # re-exported 
 from secondsight.clock import Clock
 from secondsight.errors import Permanent, Retryable
 from secondsight.log.kafka.config import RECORD_OVERHEAD_BYTES, KafkaConfig
+from secondsight.log.kafka.trouble import Trouble, error_of, new_client, wait_for_brokers
 from secondsight.log.topics import Topic
 
 MEASURE_SECONDS = 1.0
+LOOK_SECONDS = 0.1
 
 
 def open_topics(config: KafkaConfig, topics: Sequence[Topic]) -> None:
@@ -23,21 +26,21 @@ def open_topics(config: KafkaConfig, topics: Sequence[Topic]) -> None:
 
     Raises:
         Retryable: The brokers are away.
-        Permanent: A topic is of other settings; the message says which and what to do.
+        Permanent: A topic is of other settings, or the brokers refuse; the message says which and what to do.
     """
-    admin = AdminClient(config.client())
+    admin, trouble = _reached(config)
     try:
         there = admin.list_topics(timeout=config.open_seconds).topics
         missing = [topic for topic in topics if config.prefix + topic.name not in there]
         _make(admin, config, missing)
         names = [config.prefix + topic.name for topic in topics]
-        there = admin.list_topics(timeout=config.open_seconds).topics
+        partitions = _partitions(admin, config, names)
         described = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
         settings = {resource.name: future.result(config.open_seconds) for resource, future in described.items()}
     except kafka.KafkaException as error:
-        raise Retryable(f"the brokers {config.brokers} do not answer: {error}") from error
+        raise trouble.failure(f"the brokers {config.brokers} do not answer", error_of(error)) from error
     for topic, name in zip(topics, names, strict=True):
-        _check(topic, name, len(there[name].partitions), {key: entry.value for key, entry in settings[name].items()})
+        _check(topic, name, partitions[name], {key: entry.value for key, entry in settings[name].items()})
 
 
 def missing_topics(config: KafkaConfig, topics: Sequence[Topic]) -> list[str]:
@@ -45,11 +48,13 @@ def missing_topics(config: KafkaConfig, topics: Sequence[Topic]) -> list[str]:
 
     Raises:
         Retryable: The brokers are away.
+        Rejected: The brokers refuse.
     """
+    admin, trouble = _reached(config)
     try:
-        there = AdminClient(config.client()).list_topics(timeout=config.open_seconds).topics
+        there = admin.list_topics(timeout=config.open_seconds).topics
     except kafka.KafkaException as error:
-        raise Retryable(f"the brokers {config.brokers} do not answer: {error}") from error
+        raise trouble.failure(f"the brokers {config.brokers} do not answer", error_of(error)) from error
     return [name for topic in topics if (name := config.prefix + topic.name) not in there]
 
 
@@ -62,7 +67,8 @@ class Backlog:
         self._measured: tuple[float, int] | None = None
         self._name = config.prefix + topic.name
         told = {"group.id": config.prefix + group, "enable.auto.commit": False}
-        self._client = kafka.Consumer(config.client() | told)
+        self._trouble = Trouble(config)
+        self._client = new_client(kafka.Consumer, config, self._trouble, told)
 
     def records(self) -> int:
         """Return how many records of the topic the group has not committed.
@@ -89,8 +95,16 @@ class Backlog:
                 low, high = self._client.get_watermark_offsets(known, timeout=timeout)
                 total += max(high - max(known.offset, low), 0)
         except kafka.KafkaException as error:
-            raise Retryable(f"the backlog of {self._name} cannot be measured: {error}") from error
+            raise self._trouble.failure(f"the backlog of {self._name} cannot be measured", error_of(error)) from error
         return total
+
+
+def _reached(config: KafkaConfig) -> tuple[AdminClient, Trouble]:
+    """Return a client that brokers have answered."""
+    trouble = Trouble(config)
+    admin = new_client(AdminClient, config, trouble)
+    wait_for_brokers(admin, config, trouble)
+    return admin, trouble
 
 
 def _settings(topic: Topic, replication: int) -> dict[str, str]:
@@ -126,6 +140,21 @@ def _make(admin: AdminClient, config: KafkaConfig, topics: Sequence[Topic]) -> N
                 hint = f"{config.replication} copies need as many brokers: lower kafka.replication or add brokers"
                 raise Permanent(f"topic {name} cannot be made: {hint}") from error
             raise
+
+
+def _partitions(admin: AdminClient, config: KafkaConfig, names: Sequence[str]) -> dict[str, int]:
+    """Return how many partitions topics have; those that were just made take a moment to be seen.
+
+    Raises:
+        Retryable: One is not seen in `open_seconds`.
+    """
+    for _ in range(math.ceil(config.open_seconds / LOOK_SECONDS)):
+        there = admin.list_topics(timeout=config.open_seconds).topics
+        found = {name: len(there[name].partitions) for name in names if name in there}
+        if len(found) == len(names) and all(found.values()):
+            return found
+        admin.poll(LOOK_SECONDS)
+    raise Retryable(f"the brokers {config.brokers} made topics and do not show them: {', '.join(names)}")
 
 
 def _check(topic: Topic, name: str, partitions: int, settings: Mapping[str, str]) -> None:

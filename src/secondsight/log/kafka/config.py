@@ -1,5 +1,6 @@
 """Say how Kafka brokers are reached, and what topics are made of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,18 +58,18 @@ class KafkaConfig:
         if self.security.startswith("sasl") and not (self.sasl_mechanism and self.sasl_password_file):
             raise Rejected("bad_config", "kafka: SASL needs sasl_mechanism, sasl_username and sasl_password_file")
 
-    def client(self) -> dict[str, Any]:
-        """Return what every client of librdkafka is told.
+    def client(self, on_error: Callable[[Any], None]) -> dict[str, Any]:
+        """Return what every client of librdkafka is told; `on_error` hears of its connections.
 
         Raises:
-            OSError: The password cannot be read.
+            Rejected: `bad_config`: the password cannot be read.
         """
         told: dict[str, Any] = {
             "bootstrap.servers": self.brokers,
             "security.protocol": self.security,
             "client.id": self.instance or "secondsight",
-            "error_cb": lambda _error: None,
-            "log_level": 3,
+            "error_cb": on_error,
+            "log_level": 2,  # what is not reached is told by who needed it, not twenty times a second
         }
         files = {"ssl.ca.location": self.ca_file, "ssl.certificate.location": self.certificate_file}
         files["ssl.key.location"] = self.key_file
@@ -76,5 +77,12 @@ class KafkaConfig:
         if self.sasl_password_file is not None:
             told["sasl.mechanism"] = self.sasl_mechanism
             told["sasl.username"] = self.sasl_username
-            told["sasl.password"] = self.sasl_password_file.read_text().strip()
+            told["sasl.password"] = _password(self.sasl_password_file)
         return told
+
+
+def _password(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        raise Rejected("bad_config", f"kafka.sasl_password_file {path} cannot be read: {error.strerror}") from error

@@ -4,6 +4,7 @@ A partition is given up only after what was read of it has been worked off, wher
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import confluent_kafka as kafka
 
@@ -11,6 +12,7 @@ from secondsight.contracts import Polled
 from secondsight.errors import Retryable
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.fetch import Fetched
+from secondsight.log.kafka.trouble import Trouble, error_of, new_client
 from secondsight.log.topics import Topic
 
 
@@ -38,16 +40,20 @@ class KafkaConsumer:
         self._fresh: set[int] = set()
         self._given_up: set[int] = set()
         self._committed: dict[int, int] = {}
-        self._fetched = Fetched(self._name)
+        self._trouble = Trouble(config)
+        self._fetched = Fetched(self._name, self._trouble)
 
     def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
         """Return up to `max_bytes` of records, waiting up to `wait_seconds` for one.
 
         Raises:
             Retryable: The brokers are away.
+            Rejected: `instance_taken`: another process has this one's name.
         """
         consumer = self._consumer or self._join()
         records = self._fetched.take(consumer, max_bytes, wait_seconds)
+        if not records:
+            self._trouble.check(f"topic {self._name} cannot be read")
         back = self._given_up & self._assigned
         if back:
             records = tuple(record for record in records if record.partition not in back)
@@ -71,10 +77,12 @@ class KafkaConsumer:
         try:
             answers = self._consumer.commit(offsets=wanted, asynchronous=False) or ()
         except kafka.KafkaException as error:
-            raise Retryable(f"offsets of group {self._group} cannot be committed: {error}") from error
+            raise self._trouble.failure(
+                f"offsets of group {self._group} cannot be committed", error_of(error)
+            ) from error
         refused = next((answer.error for answer in answers if answer.error is not None), None)
         if refused is not None:
-            raise Retryable(f"offsets of group {self._group} cannot be committed: {refused.str()}")
+            raise self._trouble.failure(f"offsets of group {self._group} cannot be committed", refused)
         self._committed.update(news)
 
     def close(self) -> None:
@@ -87,7 +95,7 @@ class KafkaConsumer:
             consumer.close()
 
     def _join(self) -> kafka.Consumer:
-        told = self._config.client() | {
+        told: dict[str, Any] = {
             "group.id": self._group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -99,7 +107,7 @@ class KafkaConsumer:
         }
         if self._config.instance:
             told["group.instance.id"] = f"{self._group}-{self._config.instance}"
-        consumer = self._consumer = kafka.Consumer(told)
+        consumer = self._consumer = new_client(kafka.Consumer, self._config, self._trouble, told)
         consumer.subscribe([self._name], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         return consumer
 
@@ -116,7 +124,7 @@ class KafkaConsumer:
             for known in consumer.committed(partitions, self._config.open_seconds):
                 self._committed[known.partition] = known.offset
         except kafka.KafkaException as error:
-            raise Retryable(f"offsets of group {self._group} cannot be read: {error}") from error
+            raise self._trouble.failure(f"offsets of group {self._group} cannot be read", error_of(error)) from error
 
     def _on_revoke(self, consumer: kafka.Consumer, partitions: list[kafka.TopicPartition]) -> None:
         numbers = tuple(sorted(partition.partition for partition in partitions))
@@ -143,4 +151,4 @@ class KafkaConsumer:
                 begin = offset if offset >= 0 else kafka.OFFSET_BEGINNING
                 consumer.seek(kafka.TopicPartition(self._name, number, begin))
         except kafka.KafkaException as error:
-            raise Retryable(f"topic {self._name} cannot be read again: {error}") from error
+            raise self._trouble.failure(f"topic {self._name} cannot be read again", error_of(error)) from error

@@ -6,7 +6,8 @@ from collections.abc import Collection
 import confluent_kafka as kafka
 
 from secondsight.contracts import LogRecord
-from secondsight.errors import Retryable
+from secondsight.errors import Permanent, Retryable
+from secondsight.log.kafka.trouble import Trouble, error_of
 
 MESSAGES_AT_ONCE = 500
 
@@ -14,8 +15,9 @@ MESSAGES_AT_ONCE = 500
 class Fetched:
     """Messages that a client gave and nobody took yet; one thread uses it."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, trouble: Trouble) -> None:
         self._topic = topic
+        self._trouble = trouble
         self._waiting: deque[kafka.Message] = deque()
         self._taken: list[LogRecord] = []
         self._gone: set[int] = set()
@@ -57,7 +59,7 @@ class Fetched:
             try:
                 fetched = consumer.consume(MESSAGES_AT_ONCE, wait_seconds)
             except kafka.KafkaException as error:
-                raise Retryable(f"topic {self._topic} cannot be read: {error}") from error
+                raise self._failure(error_of(error)) from error
             self._waiting.extend(message for message in fetched if message.partition() not in self._gone)
         while self._waiting:
             message = self._waiting.popleft()
@@ -65,8 +67,11 @@ class Fetched:
             if failure is None:
                 return message
             if failure.code() != kafka.KafkaError._PARTITION_EOF:
-                raise Retryable(f"topic {self._topic} cannot be read: {failure.str()}")
+                raise self._failure(failure)
         return None
+
+    def _failure(self, error: kafka.KafkaError) -> Retryable | Permanent:
+        return self._trouble.failure(f"topic {self._topic} cannot be read", error)
 
 
 def _place(message: kafka.Message) -> tuple[int, int]:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import confluent_kafka as kafka
 
 from secondsight.contracts import Polled
-from secondsight.errors import Permanent, Retryable
+from secondsight.errors import Permanent
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.fetch import Fetched
+from secondsight.log.kafka.trouble import Trouble, error_of, new_client
 from secondsight.log.topics import Topic
 
 
@@ -21,9 +22,10 @@ class KafkaReader:
     def __init__(self, config: KafkaConfig, topic: Topic, *, from_end: bool = False) -> None:
         self._config = config
         self._name = config.prefix + topic.name
-        self._fetched = Fetched(self._name)
+        self._trouble = Trouble(config)
+        self._fetched = Fetched(self._name, self._trouble)
         told = {"group.id": f"{config.prefix}reader", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
-        self._consumer = kafka.Consumer(config.client() | told)
+        self._consumer = new_client(kafka.Consumer, config, self._trouble, told)
         self._start = kafka.OFFSET_END if from_end else kafka.OFFSET_BEGINNING
         self._numbers: tuple[int, ...] = ()
 
@@ -53,6 +55,6 @@ class KafkaReader:
         try:
             topic = self._consumer.list_topics(self._name, timeout=self._config.open_seconds).topics[self._name]
         except kafka.KafkaException as error:
-            raise Retryable(f"topic {self._name} cannot be read: {error}") from error
+            raise self._trouble.failure(f"topic {self._name} cannot be read", error_of(error)) from error
         self._numbers = tuple(sorted(topic.partitions))
         self._consumer.assign([kafka.TopicPartition(self._name, number, self._start) for number in self._numbers])

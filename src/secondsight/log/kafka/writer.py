@@ -7,6 +7,7 @@ import confluent_kafka as kafka
 
 from secondsight.errors import Permanent, Retryable
 from secondsight.log.kafka.config import RECORD_OVERHEAD_BYTES, KafkaConfig
+from secondsight.log.kafka.trouble import Trouble, new_client
 from secondsight.log.topics import Topic
 
 Item = tuple[bytes, bytes]
@@ -35,6 +36,7 @@ class KafkaWriter:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._mean_bytes = FIRST_GUESS_BYTES
+        self._trouble = Trouble(config)
         self._producer = self._new_producer()
         self._serving = threading.Thread(target=self._serve, name=f"kafka-{topic.name}", daemon=True)
         self._serving.start()
@@ -64,7 +66,7 @@ class KafkaWriter:
         self._send(producer, items, batch)
         if not batch.wait(self._config.delivery_seconds + 5):
             raise Retryable(f"brokers did not answer for topic {self._name}")
-        batch.check(self._name)
+        batch.check(f"topic {self._name} cannot be written", self._trouble)
         if batch.fatal:
             self._replace(producer)
             raise Retryable(f"the producer of topic {self._name} had to be made anew")
@@ -87,7 +89,7 @@ class KafkaWriter:
                 batch.refuse(str(error), error)
 
     def _new_producer(self) -> kafka.Producer:
-        told = self._config.client() | {
+        told = {
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 5,
@@ -97,7 +99,7 @@ class KafkaWriter:
             "delivery.timeout.ms": round(self._config.delivery_seconds * 1000),
             "queue.buffering.max.kbytes": 256 << 10,
         }
-        return kafka.Producer(told)
+        return new_client(kafka.Producer, self._config, self._trouble, told)
 
     def _serve(self) -> None:
         """Let the client call back for what was delivered."""
@@ -139,14 +141,15 @@ class _Batch:
         with self._changed:
             return self._changed.wait_for(lambda: self._left == 0, seconds)
 
-    def check(self, topic: str) -> None:
+    def check(self, what: str, trouble: Trouble) -> None:
         """Raise what went wrong, if anything did."""
         if self._error is not None and not self.fatal:
-            message = f"topic {topic} cannot be written: {self._error.str()}"
-            raise (Permanent if self._error.code() in PERMANENT_CODES else Retryable)(message)
+            if self._error.code() in PERMANENT_CODES:
+                raise Permanent(f"{what}: {self._error.str()}")
+            raise trouble.failure(what, self._error)
         if self._refused is not None:
             reason, error = self._refused
-            raise Retryable(f"topic {topic} cannot be written: {reason}") from error
+            raise Retryable(f"{what}: {reason}") from error
 
     def _one_less(self) -> None:
         self._left -= 1
