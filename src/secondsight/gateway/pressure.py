@@ -114,10 +114,11 @@ class Pressure:
         Raises:
             Overloaded: There are too many; it is not counted.
         """
-        limit = self._limits.in_flight_requests
-        if self.requests.total >= limit and self.requests.must_wait(entry, limit):
-            raise self._overloaded(entry, "too many requests are not answered yet", "requests")
         self.requests.take(entry, 1)
+        limit = self._limits.in_flight_requests
+        if self.requests.total > limit and self.requests.must_wait(entry, limit):
+            self.requests.give_back(entry, 1)
+            raise self._overloaded(entry, "too many requests are not answered yet", "requests")
 
     def leave(self, entry: Entry, body_bytes: int) -> None:
         """Stop counting a request and the bytes that it held."""
