@@ -272,6 +272,11 @@ class Site:
         wait_until(lambda: condition() or self.agent.process.poll() is not None, seconds)
         assert self.agent.process.poll() is None, self.agent.words()[-3000:]
 
+    @property
+    def given_up(self) -> int:
+        """Return how many answers of the target came after the deadline of their tick, which the agent gives up."""
+        return self.agent.words().count("dcgm is too slow, its tick is given up")
+
     def let_say(self, answers: int) -> None:
         """Wait until the target has answered so many times more."""
         goal = self.target.said + answers

@@ -44,13 +44,16 @@ def test_storms_of_503_and_429_cuts_and_lost_answers(place):
 
 
 def everything_is_stored(place):
-    """Stop the agent cleanly; then nothing is left, and every answer of the target is in the tables, once."""
+    """Stop the agent cleanly; then nothing is left, and every answer of the target that came in time is stored once."""
     place.let_say(3)
     assert place.agent.stop() == 0, place.agent.words()
     books = Books(place)
     assert (books.in_flight, books.never_spooled) == ({}, {})
     books.balance()
-    assert numbers_stored(place) == dict.fromkeys(range(1, place.target.said + 1), place.target.gpus)
+    stored = numbers_stored(place)
+    assert set(stored) <= set(range(1, place.target.said + 1))
+    assert set(stored.values()) == {place.target.gpus}
+    assert place.target.said - len(stored) <= place.given_up
 
 
 def test_sigterm_amid_a_send_that_hangs(place):
@@ -91,7 +94,7 @@ def test_kill_9_at_any_moment(place, batch_seconds):
     books.balance()
     stored = numbers_stored(place)
     assert set(stored.values()) == {place.target.gpus}
-    assert place.target.said - len(stored) <= kills
+    assert place.target.said - len(stored) <= kills + place.given_up
 
 
 @pytest.mark.crash
@@ -129,7 +132,8 @@ def test_a_spool_wiped_under_the_running_agent(place):
     place.let_say(5)
     place.gate.faults = lambda: "cut"
     place.let_say(5)
-    shutil.rmtree(place.spool)
+    place.spool.rename(place.folder / "gone")  # else what the agent makes meanwhile is in the way
+    shutil.rmtree(place.folder / "gone")
     place.let_say(5)
     place.gate.faults = lambda: "pass"
     place.let_say(3)
@@ -137,10 +141,13 @@ def test_a_spool_wiped_under_the_running_agent(place):
     assert "somebody deleted" in place.agent.words()
     books = Books(place)
     assert books.in_flight == {}
-    wait_until(lambda: books.shed()[0] and max(numbers_stored(place)) >= place.target.said - 1, 60)
-    declared = books.shed()[0][Priority.P0, "gpu"][1] // place.target.gpus
-    assert declared > 0
-    assert place.target.said - len(numbers_stored(place)) <= declared + 1
+
+    def unexplained() -> int:
+        declared = books.shed()[0].get((Priority.P0, "gpu"), (0, 0, 0))[1] // place.target.gpus
+        return place.target.said - len(numbers_stored(place)) - declared - place.given_up
+
+    wait_until(lambda: unexplained() <= 1, 60)
+    assert books.shed()[0][Priority.P0, "gpu"][1] > 0
 
 
 def test_an_hour_of_samples_behind_a_cut_network(place):
@@ -154,7 +161,7 @@ def test_an_hour_of_samples_behind_a_cut_network(place):
     assert books.in_flight == {}
     books.balance()
     stored = numbers_stored(place)
-    assert set(range(1, place.target.said + 1)) <= set(stored)
+    assert len(set(range(1, place.target.said + 1)) - set(stored)) <= place.given_up
     heads = [head for body in place.gate.bodies for head in split(body) if head.rows]
     now_ms = heads[-1].last_tick_ms
     assert any(head.live and head.last_tick_ms > now_ms - 60_000 for head in heads[:12])
@@ -216,7 +223,7 @@ def test_a_folder_that_cannot_be_written_is_tried_until_it_can(place, small):
         shed = books.parts()["shed"].get((Priority.P0, "gpu"), (0, 0, 0))
         return len(numbers_stored(place)) + shed[1] // place.target.gpus
 
-    wait_until(lambda: accounted() == place.target.said, 60)
+    wait_until(lambda: place.target.said - accounted() <= place.given_up, 60)
     assert len(numbers_stored(place)) >= 3
 
 
