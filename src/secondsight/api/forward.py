@@ -24,7 +24,9 @@ CONNECT_SECONDS = 5.0
 CHUNK_BYTES = 1 << 16
 HEAD_BYTES = 1 << 16
 
-_POSTS = frozenset({"/v1/frames", "/v1/metrics", "/api/v1/write", "/v1/events", "/v1/agents/enroll"})
+_POSTS = frozenset(
+    {"/v1/frames", "/v1/metrics", "/api/v1/write", "/v1/events", "/v1/agents/enroll", "/v1/deadletters/replay"}
+)
 _PLAN = re.compile(r"/v1/agents/[^/]+/plan")
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"trailer", b"upgrade", b"proxy-authorization", b"host"}

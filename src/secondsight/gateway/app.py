@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 from sqlalchemy import Engine, text
 
 from secondsight.access.audit import write_entries
+from secondsight.access.definitions import get_definitions
 from secondsight.access.enrolment import Terms
 from secondsight.access.eventids import Claim, Held, claim_ids
 from secondsight.access.identity import Identity, Role
@@ -18,7 +19,7 @@ from secondsight.access.metadata import reading
 from secondsight.access.tokens import Authenticator
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.contracts import LogWriter
+from secondsight.contracts import LogRecord, LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
@@ -41,6 +42,9 @@ from secondsight.gateway.policy import Policies, Tables
 from secondsight.gateway.pressure import Gauges, Limits, Pressure
 from secondsight.gateway.quotas import Quotas
 from secondsight.gateway.refusals import Refusals
+from secondsight.gateway.replay.judge import Judge
+from secondsight.gateway.replay.replays import Replays, Ways
+from secondsight.gateway.replay.routes import Asking, ReplayRoutes
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.gateway.tallies import tallies
 from secondsight.selfmetrics import SelfMetrics
@@ -60,6 +64,8 @@ DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old"
 
 _log = logging.getLogger(__name__)
 _Pair = tuple[bytes, bytes]
+Handler = Callable[[Request], Awaitable[Answer]]
+RecordAt = Callable[[int, int], LogRecord | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class Stores:
     Attributes:
         backlog_bytes: Returns how much of the log the processor has not finished; may block.
         disk_bytes: Returns (free, in all) of the log's disk, None where it has none; may block.
+        record_at: Returns the record at (partition, offset) of the topic `ingest`, None where it is gone; may block.
     """
 
     metadata: Engine
@@ -76,6 +83,7 @@ class Stores:
     definitions: LogWriter
     backlog_bytes: Callable[[], int]
     disk_bytes: Callable[[], tuple[int, int] | None] = lambda: None
+    record_at: RecordAt = lambda _partition, _offset: None
 
 
 class Gateway:
@@ -93,7 +101,7 @@ class Gateway:
         self._attempts = Attempts(Rate(config.enrol_burst, config.enrol_per_second), clock)
         quotas = Quotas(clock, config.quota_share)
         gauges = Gauges(stores.backlog_bytes, stores.disk_bytes)
-        self._door = Door(Pressure(gauges, _limits(config), quotas.weight, clock), quotas)
+        self.door = Door(Pressure(gauges, _limits(config), quotas.weight, clock), quotas)
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
         self._policies_read: asyncio.Task[None] | None = None
@@ -111,31 +119,28 @@ class Gateway:
         self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", self._claim_ids, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
-        self._intake = Intake(self._plans, sinks, self._door, bounds, catalog, clock)
-        foreign = ForeignRoutes(
-            ForeignIntake(
-                self._intake,
-                catalog,
-                _foreign_settings(config, bounds),
-                self._door,
-                clock,
-                config.foreign_series_in_all,
-            ),
-            self._collector,
-            self._door,
-            BodyLimits(config.body_bytes, config.body_timeout_seconds),
-            self.selfmetrics,
-        )
-        self._foreign = {
+        self._intake = Intake(self._plans, sinks, self.door, bounds, catalog, clock)
+        self._foreign = self._routes(bounds, catalog)
+
+    def _routes(self, bounds: Bounds, catalog: Catalog) -> dict[str, tuple[str, Handler]]:
+        """Return the routes of what is no frame, and of what is sent again: path -> name, handler of its POST."""
+        config, stores, clock = self._config, self._stores, self._clock
+        limits = BodyLimits(config.body_bytes, config.body_timeout_seconds)
+        settings, series = _foreign_settings(config, bounds), config.foreign_series_in_all
+        points = ForeignIntake(self._intake, catalog, settings, self.door, clock, series)
+        events = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, clock)
+        foreign = ForeignRoutes(points, self._collector, self.door, limits, self.selfmetrics)
+        event_routes = EventRoutes(events, self._collector, self.door, limits, self.selfmetrics)
+        ways = Ways(self._records.submit, stores.record_at, events, points, foreign.decoder)
+        judge = Judge(catalog, bounds, partial(get_definitions, stores.metadata))
+        asking = Asking(self._authenticator, stores.metadata, self.door.pressure)
+        replays = ReplayRoutes(Replays(ways, judge, self.door, clock), asking, clock, self.selfmetrics)
+        return {
             "/api/v1/write": ("remote_write", foreign.post_remote_write),
             "/v1/metrics": ("otlp", foreign.post_otlp),
-            "/v1/events": ("events", self._event_routes(bounds, catalog).post_events),
+            "/v1/events": ("events", event_routes.post_events),
+            "/v1/deadletters/replay": ("replay", replays.post_replay),
         }
-
-    def _event_routes(self, bounds: Bounds, catalog: Catalog) -> EventRoutes:
-        intake = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, self._clock)
-        limits = BodyLimits(self._config.body_bytes, self._config.body_timeout_seconds)
-        return EventRoutes(intake, self._collector, self._door, limits, self.selfmetrics)
 
     def _claim_ids(self, claims: Sequence[Claim]) -> dict[bytes, Held]:
         return claim_ids(self._stores.metadata, claims, self._clock.now_ms())
@@ -205,7 +210,7 @@ class Gateway:
             self.selfmetrics.count("gateway_refused_requests_total", code=error.code)
             return refusal_answer(error)
         except Retryable as error:
-            answer = retry_answer(self._door.spread(error))
+            answer = retry_answer(self.door.spread(error))
             self.selfmetrics.count("gateway_refused_requests_total", code=f"http_{answer.status}")
             self._note_wait(error)
             return answer
@@ -244,9 +249,9 @@ class Gateway:
     async def _post_frames(self, request: Request) -> Answer:
         identity = await self._collector(request)
         request.require_content(CONTENT_TYPE)
-        entry = await self._door.open(identity, urgent=request.headers.get(PRIORITY_HEADER) == URGENT)
+        entry = await self.door.open(identity, urgent=request.headers.get(PRIORITY_HEADER) == URGENT)
         config = self._config
-        with Body(self._door.pressure, config.body_bytes, config.body_timeout_seconds, entry) as body:
+        with Body(self.door.pressure, config.body_bytes, config.body_timeout_seconds, entry) as body:
             content = await body.read(request)
             verdict = await self._intake.take(identity, entry, content)
         self._count(verdict, len(content))
@@ -277,12 +282,12 @@ class Gateway:
     async def _read_policies(self) -> None:
         tables = await self._policy_reads.submit((None,))
         self._policies.take(tables)
-        self._door.quotas.take(tables.quotas)
+        self.door.quotas.take(tables.quotas)
 
     async def _post_enroll(self, request: Request) -> Answer:
         self._attempts.take(request.address)
         request.require_content(JSON)
-        with Body(self._door.pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
+        with Body(self.door.pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
             content = await body.read(request)
         answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content)
         return Answer(200, answer, headers=((b"cache-control", b"no-store"),))
@@ -316,7 +321,7 @@ class Gateway:
         return Answer(200, b'{"status":"ready"}')
 
     async def _get_metrics(self, _request: Request) -> Answer:
-        body = self.selfmetrics.render() + tallies(self._door).render() + self._durations.render()
+        body = self.selfmetrics.render() + tallies(self.door).render() + self._durations.render()
         return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
 
     def _count(self, verdict: Verdict, body_bytes: int) -> None:

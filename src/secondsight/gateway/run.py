@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -15,10 +16,11 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
-from secondsight.gateway.app import Gateway, Stores
+from secondsight.gateway.app import Gateway, RecordAt, Stores
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.connection import Connection
 from secondsight.gateway.tls import Certificate
+from secondsight.log.at import read_record
 from secondsight.log.disk import Disk
 from secondsight.log.embedded import EmbeddedLogWriter
 from secondsight.log.kafka.config import KafkaConfig
@@ -58,11 +60,18 @@ def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
     """
     metadata = open_metadata(config.metadata_address)
     if config.kafka is not None:
-        return Stores(metadata, *_kafka_log(config.kafka, config.partitions, clock))
+        return Stores(metadata, *_kafka_log(config.kafka, config.partitions, clock), record_at=_of_kafka(config.kafka))
     root = config.data / "log"
     ingest = EmbeddedLogWriter(root, INGEST_TOPIC, config.partitions, clock)
     definitions = EmbeddedLogWriter(root, DEFINITIONS_TOPIC, 1, clock)
-    return Stores(metadata, ingest, definitions, lambda: _measure_backlog(root), lambda: _measure_disk(root))
+    return Stores(
+        metadata,
+        ingest,
+        definitions,
+        lambda: _measure_backlog(root),
+        lambda: _measure_disk(root),
+        partial(read_record, root, INGEST_TOPIC),
+    )
 
 
 def _kafka_log(kafka: KafkaConfig, partitions: int, clock: Clock) -> tuple[LogWriter, LogWriter, Callable[[], int]]:
@@ -75,6 +84,12 @@ def _kafka_log(kafka: KafkaConfig, partitions: int, clock: Clock) -> tuple[LogWr
     ingest, definitions = (KafkaWriter(kafka, topic) for topic in topics)
     backlog = Backlog(kafka, topics[0], PROCESSOR_GROUP, clock)
     return ingest, definitions, lambda: round(backlog.records() * ingest.mean_bytes)
+
+
+def _of_kafka(kafka: KafkaConfig) -> RecordAt:
+    from secondsight.log.kafka.at import KafkaRecords  # only where the extra is installed
+
+    return KafkaRecords(kafka, ingest_topic()).read
 
 
 def make_server(gateway: Gateway, config: GatewayConfig) -> "Server":

@@ -7,9 +7,10 @@ request's bytes where that reason is new, so that nothing that was acknowledged 
 import asyncio
 import base64
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 import orjson
 
@@ -42,6 +43,26 @@ Decode = Callable[[bytes, Sender], Points]
 """Unpacks and decodes a body by the index of its sender."""
 
 _Key = tuple[str, ...]
+_Pair = tuple[bytes, bytes]
+
+
+class Form(NamedTuple):
+    """What a body is: its protocol, and within that its type and encoding."""
+
+    protocol: str
+    name: str
+
+
+class Again(NamedTuple):
+    """A request that is sent again for one reason that refused points of it, and what goes before its frames.
+
+    Attributes:
+        points: How many were refused for it then.
+    """
+
+    code: str
+    points: int
+    mark: _Pair
 
 
 @dataclass(slots=True)
@@ -92,7 +113,7 @@ class ForeignIntake:
         self._senders: OrderedDict[_Key, _Served] = OrderedDict()
 
     async def take(
-        self, identity: Identity, entry: Entry, protocol: str, body: bytes, decode: Decode
+        self, identity: Identity, entry: Entry, form: Form, body: bytes, decode: Decode
     ) -> tuple[Taken, Verdict]:
         """Store what can be of a request, and return what became of it; durable when it returns.
 
@@ -101,17 +122,12 @@ class ForeignIntake:
             Overloaded: The tenant has used up its quota.
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
-        served = self._served(identity, protocol)
-        async with served.lock:
-            if len(body) > LARGE_BYTES:
-                taken = await asyncio.to_thread(self._read, served.sender, body, decode)
-            else:
-                taken = self._read(served.sender, body, decode)
-        self._forget_idle()
+        served = self._served(identity, form.protocol)
+        taken = await self._taken(served, body, decode)
         self._count_refused(entry, taken)
         definitions = self._definitions([*served.owed, *taken.frames])
         is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
-        refusals = self._refusals(identity, protocol, body if is_news else b"", taken)
+        refusals = self._refusals(identity, form, body if is_news else b"", taken, by_code(taken))
         owed, served.owed = served.owed, []
         frames = [made.frame for made in (*owed, *taken.frames)]
         try:
@@ -121,6 +137,35 @@ class ForeignIntake:
             served.sender.note_unstored()
             raise
         return taken, verdict
+
+    async def take_again(
+        self, identity: Identity, entry: Entry, form: Form, body: bytes, decode: Decode, again: Again
+    ) -> int:
+        """Store what can be of a request that was taken before, and return of how many points a reason still holds.
+
+        Nothing is stored where it holds of all that it held of; what else is refused was kept when it came.
+
+        Raises:
+            Rejected, Retryable: As `take`.
+        """
+        served = self._served(identity, form.protocol)
+        taken = await self._taken(served, body, decode)
+        left = by_code(taken)[again.code]
+        if left < again.points:
+            refusals = self._refusals(identity, form, body, taken, {again.code: left} if left else {})
+            frames = [made.frame for made in taken.frames]
+            others = [again.mark, *refusals]
+            await self._intake.take_made(identity, entry, frames, self._definitions(taken.frames), others)
+        return left
+
+    async def _taken(self, served: _Served, body: bytes, decode: Decode) -> Taken:
+        async with served.lock:
+            if len(body) > LARGE_BYTES:
+                taken = await asyncio.to_thread(self._read, served.sender, body, decode)
+            else:
+                taken = self._read(served.sender, body, decode)
+        self._forget_idle()
+        return taken
 
     def _read(self, sender: Sender, body: bytes, decode: Decode) -> Taken:
         now_ms = self._clock.now_ms()
@@ -164,15 +209,26 @@ class ForeignIntake:
         known = [one for made in frames for one in (made.schema, made.entities)]
         return {one.hash: _reader(one.blob, one.hash, self._catalog) for one in known}
 
-    def _refusals(self, identity: Identity, protocol: str, body: bytes, taken: Taken) -> Sequence[tuple[bytes, bytes]]:
-        if not taken.refused:
+    def _refusals(
+        self, identity: Identity, form: Form, body: bytes, taken: Taken, counts: Mapping[str, int]
+    ) -> Sequence[_Pair]:
+        """Return the records that keep how many points were refused for which reason, with the request's bytes."""
+        if not counts:
             return ()
         name = sender_name(identity)
         key = partition_key(identity.tenant_id, identity.cluster_id, name)
         place = (identity.tenant_id, identity.region, identity.cluster_id)
         payload = base64.b64encode(body[:REFUSED_PAYLOAD_BYTES]).decode()
-        said = (_said(code, count, taken) for code, count in by_code(taken).items())
-        own = {"collector_id": f"{name}/{protocol}", "host_id": "", "kind": "", "payload_base64": payload}
+        said = (_said(code, count, taken) for code, count in counts.items())
+        own = {
+            "collector_id": f"{name}/{form.protocol}",
+            "host_id": "",
+            "kind": "",
+            "format": form.protocol,
+            "form": form.name,
+            "payload_bytes": len(body),
+            "payload_base64": payload,
+        }
         bodies = (orjson.dumps(one | own) for one in said)
         now_ms = self._clock.now_ms()
         return [(key, encode_envelope(Envelope(RecordType.REFUSED, *place, now_ms, one))) for one in bodies]

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from secondsight.access.identity import Identity
 from secondsight.errors import Rejected, Retryable
@@ -11,7 +12,7 @@ from secondsight.gateway.door import Door
 from secondsight.gateway.foreign import otlp
 from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
 from secondsight.gateway.foreign.bodies import Unpack, gunzip, inflate, plain, unpack, unsnappy, unzstd
-from secondsight.gateway.foreign.intake import ForeignIntake
+from secondsight.gateway.foreign.intake import Decode, ForeignIntake, Form
 from secondsight.gateway.foreign.points import Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 from secondsight.gateway.foreign.sender import Sender
@@ -82,9 +83,8 @@ class ForeignRoutes:
         encoding = _header(request, b"content-encoding") or "snappy"
         if encoding not in REMOTE_WRITE_ENCODINGS:
             return self._other_encoding(encoding)
-        read = _decode_second if is_second else _decode_first
-        decode = partial(_unpacked, encoding, REMOTE_WRITE_ENCODINGS, self._limits.unpacked_bytes, read)
-        return remote_write_answer(await self._take(request, identity, REMOTE_WRITE, decode))
+        form = f"{SECOND_PROTO if is_second else FIRST_PROTO};{encoding}"
+        return remote_write_answer(await self._take(request, identity, REMOTE_WRITE, form))
 
     def _other_encoding(self, encoding: str) -> Answer:
         """Return the answer that lets a sender fall back to what is taken."""
@@ -110,28 +110,36 @@ class ForeignRoutes:
 
     async def _post_otlp(self, request: Request, content_type: str) -> Answer:
         identity = await self._authenticate(request)
-        read = {JSON.decode(): otlp.read_json, PROTOBUF.decode(): otlp.read_protobuf}.get(content_type)
-        if read is None:
+        if content_type not in _OTLP_READERS:
             message = f"the body is {content_type or 'of no type'}, not OTLP"
             raise Rejected("content_type", message, "send application/x-protobuf or application/json")
         encoding = _header(request, b"content-encoding")
         _require_encoding(encoding, OTLP_ENCODINGS)
-
-        def decoded(body: bytes, sender: Sender) -> Points:
-            return otlp.decode(read(body), sender.index)
-
-        decode = partial(_unpacked, encoding, OTLP_ENCODINGS, self._limits.unpacked_bytes, decoded)
-        taken = await self._take(request, identity, OTLP, decode)
+        taken = await self._take(request, identity, OTLP, f"{content_type};{encoding}")
         return otlp_answer(taken, content_type.encode())
 
-    async def _take(
-        self, request: Request, identity: Identity, protocol: str, decode: Callable[[bytes, Sender], Points]
-    ) -> Taken:
+    def decoder(self, protocol: str, form: str) -> Decode:
+        """Return what decodes bodies of a protocol in a form, which is their type and encoding.
+
+        Raises:
+            Rejected(bad_form): There is no such protocol or form.
+        """
+        kind, _, encoding = form.partition(";")
+        limit_bytes = self._limits.unpacked_bytes
+        if protocol == REMOTE_WRITE and encoding in REMOTE_WRITE_ENCODINGS and kind in (FIRST_PROTO, SECOND_PROTO):
+            read = _decode_second if kind == SECOND_PROTO else _decode_first
+            return partial(_unpacked, encoding, REMOTE_WRITE_ENCODINGS, limit_bytes, read)
+        if protocol == OTLP and encoding in OTLP_ENCODINGS and kind in _OTLP_READERS:
+            return partial(_unpacked, encoding, OTLP_ENCODINGS, limit_bytes, partial(_decode_otlp, _OTLP_READERS[kind]))
+        raise Rejected("bad_form", f"nothing here reads {protocol} in the form {form!r}")
+
+    async def _take(self, request: Request, identity: Identity, protocol: str, form: str) -> Taken:
+        decode = self.decoder(protocol, form)
         entry = await self._door.open(identity)
         limits = self._limits
         with Body(self._door.pressure, limits.received_bytes, limits.timeout_seconds, entry) as body:
             content = await body.read(request)
-            taken, verdict = await self._intake.take(identity, entry, protocol, content, decode)
+            taken, verdict = await self._intake.take(identity, entry, Form(protocol, form), content, decode)
         self._count(protocol, taken, verdict, len(content))
         return taken
 
@@ -165,6 +173,13 @@ def _decode_first(body: bytes, sender: Sender) -> Points:
 
 def _decode_second(body: bytes, sender: Sender) -> Points:
     return decode_second(body, sender.index)
+
+
+def _decode_otlp(read: Callable[[bytes], Any], body: bytes, sender: Sender) -> Points:
+    return otlp.decode(read(body), sender.index)
+
+
+_OTLP_READERS = {JSON.decode(): otlp.read_json, PROTOBUF.decode(): otlp.read_protobuf}
 
 
 def _unpacked(
