@@ -1,0 +1,165 @@
+"""Read from the store what a window of rollups is made of, and what is stored of it already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from secondsight.catalog.members import keeps_sketch, members
+from secondsight.catalog.metric import Metric
+from secondsight.catalog.secondary import MARK
+from secondsight.contracts import Store
+from secondsight.model import EntityKind
+from secondsight.rollup.merge import KEY, MAPS, Key
+from secondsight.rollup.samples import SERIES
+from secondsight.store.coarse import Level, sketch_columns
+from secondsight.store.schema import member_columns, raw_table, rollup_table
+from secondsight.store.spec import quoted
+
+FINAL = {"do_not_merge_across_partitions_select_final": 1}
+BUCKETS = {"30s": "toStartOfHour", "5m": "toStartOfDay", "1h": "toStartOfMonth", "1d": "toStartOfYear"}
+"""What the order key of each resolution begins with, after tenant and cluster."""
+_PLAIN_MAPS = tuple(name for name in MAPS if name != "samples_other")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One window of one table and cluster.
+
+    Attributes:
+        kind: Whose rows.
+        level: Resolution of the window.
+        start_ms: Its start.
+    """
+
+    kind: EntityKind
+    level: Level
+    tenant: str
+    cluster: str
+    start_ms: int
+
+    @property
+    def table(self) -> str:
+        """Return the table that the window's rows go to."""
+        return rollup_table(self.kind, self.level.name)
+
+    @property
+    def source(self) -> str:
+        """Return the table that they are merged from."""
+        return rollup_table(self.kind, self.level.source)
+
+    @property
+    def end_ms(self) -> int:
+        """Return the end of the window."""
+        return self.start_ms + self.level.width_ms
+
+
+def hosts_of(store: Store, work: Work) -> list[tuple[str, int]]:
+    """Return the hosts that have source rows in a window, and how many.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        f"SELECT host_id, count() AS rows FROM {work.source} WHERE {_window(work.level.source)} "  # noqa: S608 - names of the code
+        "GROUP BY host_id ORDER BY host_id",
+        _parameters(work),
+    )
+    return [(row["host_id"], row["rows"]) for row in rows.to_pylist()]
+
+
+def source_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequence[str]) -> Any:
+    """Return the source rows of some hosts in a window, sorted by `KEY` and time.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    own = [
+        quoted(column.name)
+        for metric in metrics
+        for column in member_columns(metric)
+        if not column.name.endswith("_p95")
+    ]
+    finer = work.level.source != "30s"
+    sketches = [quoted(name) for metric in metrics if keeps_sketch(metric) and finer for name in sketch_columns(metric)]
+    columns = [
+        *KEY,
+        "region",
+        "source_rank",
+        "toUnixTimestamp64Milli(first_event_time) AS first_ms",
+        "toUnixTimestamp64Milli(last_event_time) AS last_ms",
+        "interval_ms",
+        "samples",
+        "covered_ms",
+        *(MAPS if finer else _PLAIN_MAPS),
+        *own,
+        *sketches,
+    ]
+    return store.query(
+        f"SELECT {', '.join(columns)} FROM {work.source} FINAL WHERE {_window(work.level.source)} "  # noqa: S608 - names from the catalogue
+        f"AND host_id IN {{hosts:Array(String)}} AND samples > 0 ORDER BY {', '.join(KEY)}, window_start",
+        _parameters(work) | {"hosts": list(hosts)},
+        FINAL,
+    )
+
+
+def raw_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequence[str]) -> Any:
+    """Return the raw rows of some hosts in a window, sorted by series and time.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    names = [quoted(metric.name) for metric in metrics]
+    columns = [*KEY, "toUnixTimestamp64Milli(event_time) AS event_ms", "interval_ms", *names]
+    return store.query(
+        f"SELECT {', '.join(columns)} FROM {raw_table(work.kind)} FINAL "  # noqa: S608 - names from the catalogue
+        "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+        "AND toStartOfTenMinutes(event_time) >= toStartOfTenMinutes(toDateTime({start:UInt32}, 'UTC')) "
+        "AND toStartOfTenMinutes(event_time) <= toDateTime({last:UInt32}, 'UTC') "
+        "AND event_time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') "
+        "AND event_time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC') "
+        f"AND host_id IN {{hosts:Array(String)}} AND position(part, '{MARK}') = 0 "
+        f"ORDER BY {', '.join(SERIES)}, event_time",
+        _parameters(work) | {"hosts": list(hosts)},
+        FINAL,
+    )
+
+
+def stored_counters(store: Store, work: Work) -> dict[Key, tuple[int, int]]:
+    """Return the recompute counter and the samples of each stored row of a window, empty rows included.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        f"SELECT {', '.join(KEY)}, toUInt64(bitShiftRight(max(version), 32)) AS counter, "  # noqa: S608 - names of the code
+        f"argMax(samples, version) AS stored FROM {work.table} WHERE {_window(work.level.name)} GROUP BY ALL",
+        _parameters(work),
+    )
+    return {tuple(row[name] for name in KEY): (row["counter"], row["stored"]) for row in rows.to_pylist()}
+
+
+def sketched(metrics: Sequence[Metric]) -> list[Metric]:
+    """Return the metrics that have a sketch."""
+    return [metric for metric in metrics if keeps_sketch(metric) and members(metric)]
+
+
+def _window(resolution: str) -> str:
+    bucket = BUCKETS[resolution]
+    start, end = "toDateTime({start:UInt32}, 'UTC')", "toDateTime({end:UInt32}, 'UTC')"
+    return (
+        "tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+        f"AND {bucket}(window_start) >= {bucket}({start}) AND {bucket}(window_start) <= {bucket}({end}) "
+        f"AND window_start >= {start} AND window_start < {end}"
+    )
+
+
+def _parameters(work: Work) -> dict[str, Any]:
+    return {
+        "tenant": work.tenant,
+        "cluster": work.cluster,
+        "start": work.start_ms // 1000,
+        "end": work.end_ms // 1000,
+        "last": (work.end_ms - 1) // 1000,
+        "from_ms": work.start_ms,
+        "to_ms": work.end_ms,
+    }

@@ -1,0 +1,123 @@
+"""Turn merged rollups into rows of a table: a percentile beside each sketch, maps, and versions.
+
+A version is (recompute counter of the row, covered milliseconds). A row without samples takes the place of one that is
+no longer true.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from secondsight.catalog.members import P95
+from secondsight.catalog.metric import Metric
+from secondsight.rollup import wide
+from secondsight.rollup.merge import KEY, MAPS, Entries, Key, Merged, Sketches
+from secondsight.rollup.sketch import figures_of, quantile_bins
+from secondsight.store.coarse import sketch_columns
+from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table, constant
+from secondsight.store.spec import TableSpec
+
+PERCENT = 95
+Values = NDArray[Any]
+Place = tuple[str, str]
+"""Tenant, cluster."""
+
+
+def rollup_rows(
+    spec: TableSpec, place: Place, start_ms: int, merged: Merged, counters: Mapping[Key, int], metrics: Sequence[Metric]
+) -> Any:
+    """Return the Arrow table of one window's rows.
+
+    Args:
+        spec: The table.
+        place: Whose rows.
+        start_ms: Start of the window.
+        merged: What was computed.
+        counters: Recompute counter of each stored row of the window.
+        metrics: Scalars of the kind.
+    """
+    counter = np.array([counters.get(key, -1) + 1 for key in merged.key_list()], np.uint64)
+    columns = _key_columns(place, start_ms, merged.keys, merged.size) | merged.plain
+    columns["version"] = counter << np.uint64(32) | merged.plain["covered_ms"].astype(np.uint64)
+    sums = {name: value for name, value in merged.members.items() if isinstance(value[0], wide.Wide)}
+    for name, (values, present) in merged.members.items():
+        if not isinstance(values, wide.Wide):
+            columns[name] = NullableColumn(values, present)
+    for metric in metrics:
+        if metric.name in merged.sketches:
+            columns |= _sketch_columns(metric, merged.sketches[metric.name], merged)
+    columns |= {name: _map(merged.maps[name]) for name in MAPS}
+    table = arrow_table(spec, columns)
+    for name, (total, present) in sums.items():
+        if isinstance(total, wide.Wide):
+            table = table.append_column(name, wide.to_arrow(total, present))
+    return table
+
+
+def empty_rows(spec: TableSpec, place: Place, start_ms: int, counters: Mapping[Key, int]) -> Any:
+    """Return rows without samples in the place of stored ones.
+
+    Args:
+        spec: The table.
+        place: Whose rows.
+        start_ms: Start of the window.
+        counters: Key of each row that goes -> its recompute counter.
+    """
+    rows = len(counters)
+    keys = {name: [key[place] for key in counters] for place, name in enumerate(KEY)} | {"region": [""] * rows}
+    moment = np.full(rows, start_ms, np.int64)
+    zeros = np.zeros(rows, np.uint32)
+    columns = _key_columns(place, start_ms, keys, rows) | {
+        "source_rank": np.zeros(rows, np.uint8),
+        "first_event_time": moment,
+        "last_event_time": moment,
+        "interval_ms": zeros,
+        "samples": zeros,
+        "covered_ms": zeros,
+        "version": np.array([counter + 1 for counter in counters.values()], np.uint64) << np.uint64(32),
+    }
+    return arrow_table(spec, columns)
+
+
+def _key_columns(place: Place, start_ms: int, keys: Mapping[str, list[str]], rows: int) -> dict[str, ColumnValues]:
+    columns: dict[str, ColumnValues] = {
+        "tenant_id": constant(place[0], rows),
+        "cluster_id": constant(place[1], rows),
+        "window_start": np.full(rows, start_ms // 1000, np.int64),
+    }
+    columns.update(keys)
+    return columns
+
+
+def _sketch_columns(metric: Metric, sketches: Sketches, merged: Merged) -> dict[str, ColumnValues]:
+    bins, weights = sketch_columns(metric)
+    figure, known = quantile_bins(sketches.offsets, sketches.bins, sketches.weights, PERCENT)
+    bounds = [merged.members[f"{metric.name}_{suffix}"][0] for suffix in ("min", "max")]
+    return {
+        bins: ListColumn(sketches.offsets, sketches.bins),
+        weights: ListColumn(sketches.offsets, sketches.weights.astype(np.uint32)),
+        P95.column(metric): NullableColumn(_within(figures_of(figure), bounds), known),
+    }
+
+
+def _within(figures: NDArray[np.float64], bounds: Sequence[Any]) -> Values:
+    """Return figures in the type of a metric's values, between the least and the greatest of them."""
+    low, high = bounds
+    whole = low.dtype.kind != "f"
+    limits = np.iinfo(low.dtype) if whole else np.finfo(low.dtype)
+    held = np.clip(np.rint(figures) if whole else figures, float(limits.min), np.nextafter(float(limits.max), 0))
+    clipped: Values = np.clip(held.astype(low.dtype), low, np.maximum(low, high))
+    return clipped
+
+
+def _map(entries: Entries) -> MapColumn:
+    codes = pa.array(entries.keys, pa.string()).dictionary_encode()
+    return MapColumn(
+        entries.rows,
+        np.asarray(codes.indices.to_numpy()),
+        codes.dictionary.to_pylist(),
+        entries.numbers.astype(np.uint32),
+    )

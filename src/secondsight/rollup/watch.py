@@ -1,0 +1,133 @@
+"""Find the windows whose source rows changed: by parts written since the last look, then by what the rows say.
+
+A part is named by the numbers of the inserts in it, which only grow. A part that holds an insert not seen before is
+looked at whole, so a merge may name windows that did not change; these are told by the count and versions of their
+source rows, which `rollups_made` keeps of every window made.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from secondsight.contracts import Store
+from secondsight.rollup.load import BUCKETS, FINAL, Work
+
+AT_ONCE = 500
+_BLOCK = "toInt64OrZero(splitByChar('_', _part)[3])"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the source rows of a window say together; equal marks mean equal rows."""
+
+    rows: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One window of a cluster."""
+
+    tenant: str
+    cluster: str
+    start_ms: int
+
+
+def changed_windows(store: Store, source: str, width_ms: int, seen: int) -> tuple[list[Window], int]:
+    """Return the windows that parts newer than an insert speak of, and the newest insert.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    width = width_ms // 1000
+    rows = store.query(
+        "SELECT tenant_id, cluster_id, toInt64(intDiv(toUnixTimestamp(window_start), {width:UInt32})) AS number, "  # noqa: S608 - names of the code
+        f"max({_BLOCK}) AS block FROM {source} WHERE {_BLOCK} > {{seen:Int64}} GROUP BY tenant_id, cluster_id, number",
+        {"width": width, "seen": seen},
+    ).to_pylist()
+    windows = [Window(row["tenant_id"], row["cluster_id"], row["number"] * width_ms) for row in rows]
+    return windows, max((row["block"] for row in rows), default=seen)
+
+
+def newest_blocks(store: Store) -> dict[str, int]:
+    """Return the newest insert that each table has; empty tables are left out.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        "SELECT table, max(max_block_number) AS block FROM system.parts "
+        "WHERE database = currentDatabase() AND active GROUP BY table"
+    )
+    return {row["table"]: int(row["block"]) for row in rows.to_pylist()}
+
+
+def source_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
+    """Return what the source rows of windows of one table say now; windows without rows are left out.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    found: dict[Work, Mark] = {}
+    for some in _of_one_cluster(works):
+        work = some[0]
+        bucket = BUCKETS[work.level.source]
+        start, end = "toDateTime({start:UInt32}, 'UTC')", "toDateTime({end:UInt32}, 'UTC')"
+        rows = store.query(
+            "SELECT intDiv(toUnixTimestamp(window_start), {width:UInt32}) AS number, count() AS rows, "  # noqa: S608 - names of the code
+            f"sumWithOverflow(version) AS version FROM {work.source} FINAL "
+            "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+            f"AND {bucket}(window_start) >= {bucket}({start}) AND {bucket}(window_start) <= {bucket}({end}) "
+            f"AND window_start >= {start} AND window_start < {end} "
+            "AND number IN {numbers:Array(UInt32)} GROUP BY number",
+            _reach(some),
+            FINAL,
+        )
+        marks = {row["number"]: Mark(row["rows"], row["version"]) for row in rows.to_pylist()}
+        width_ms = work.level.width_ms
+        found |= {each: marks[number] for each in some if (number := each.start_ms // width_ms) in marks}
+    return found
+
+
+def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
+    """Return what the source rows of windows of one table said when they were made.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    found: dict[Work, Mark] = {}
+    for some in _of_one_cluster(works):
+        rows = store.query(
+            "SELECT toInt64(toUnixTimestamp(window_start)) AS start, source_rows, source_version "
+            "FROM rollups_made FINAL WHERE table_name = {table:String} AND tenant_id = {tenant:String} "
+            "AND cluster_id = {cluster:String} AND window_start >= toDateTime({start:UInt32}, 'UTC') "
+            "AND window_start < toDateTime({end:UInt32}, 'UTC')",
+            _reach(some) | {"table": some[0].table},
+        )
+        marks = {row["start"] * 1000: Mark(row["source_rows"], row["source_version"]) for row in rows.to_pylist()}
+        found |= {each: marks[each.start_ms] for each in some if each.start_ms in marks}
+    return found
+
+
+def _of_one_cluster(works: Iterable[Work]) -> Iterator[list[Work]]:
+    groups: dict[tuple[str, str], list[Work]] = defaultdict(list)
+    for work in works:
+        groups[work.tenant, work.cluster].append(work)
+    for group in groups.values():
+        group.sort(key=lambda work: work.start_ms)
+        for first in range(0, len(group), AT_ONCE):
+            yield group[first : first + AT_ONCE]
+
+
+def _reach(works: Sequence[Work]) -> dict[str, Any]:
+    first, last = works[0], works[-1]
+    width_ms = first.level.width_ms
+    return {
+        "tenant": first.tenant,
+        "cluster": first.cluster,
+        "start": first.start_ms // 1000,
+        "end": last.end_ms // 1000,
+        "width": width_ms // 1000,
+        "numbers": [work.start_ms // width_ms for work in works],
+    }

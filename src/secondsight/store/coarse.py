@@ -1,0 +1,124 @@
+"""Describe the rollup tables of 5 min, 1 h and 1 d: what those of 30 s have, and a sketch of each distribution.
+
+Sums of 64-bit gauges are Decimal(38, 0) here, as a day of bytes x milliseconds leaves 64 bits. A sketch is two lists,
+bins and milliseconds in each (`rollup/sketch.py`). `samples_other` names the metrics whose slots are not the row's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from secondsight.catalog.members import Holds, Member, keeps_sketch
+from secondsight.catalog.metric import Metric
+from secondsight.model import EntityKind
+from secondsight.store.codecs import PLAIN, STEPS
+from secondsight.store.layout import COMPRESSED, COUNTS, NAME, ROLLUP_KEY, ROLLUP_ORDER, TIME_MS, TIME_S, WIDE_SETTINGS
+from secondsight.store.spec import ColumnSpec, TableSpec
+
+WIDE_SUM = "Decimal(38, 0)"
+BINS_CODEC = "Delta,ZSTD(1)"
+WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One resolution of stored rollups.
+
+    Attributes:
+        source: Resolution whose rows are merged.
+        bucket: First time of the stretch that the order key begins with, over `window_start`.
+        partition: Expression of the partition, over `window_start`.
+    """
+
+    name: str
+    width_ms: int
+    source: str
+    bucket: str
+    partition: str
+
+
+LEVELS = (
+    Level("5m", 300_000, "30s", "toStartOfDay", "toYYYYMM"),
+    Level("1h", 3_600_000, "5m", "toStartOfMonth", "toYYYYMM"),
+    Level("1d", 86_400_000, "1h", "toStartOfYear", "toYear"),
+)
+"""From fine to coarse; each is merged of the one before it."""
+
+
+def sketch_columns(metric: Metric) -> tuple[str, str]:
+    """Return the names of the two columns of a metric's sketch."""
+    return f"{metric.name}_bins", f"{metric.name}_weights"
+
+
+def is_wide_sum(metric: Metric, member: Member) -> bool:
+    """Tell whether a member is a sum that may leave 64 bits."""
+    return member.holds is Holds.WEIGHTED_SUM and metric.dtype in ("u64", "i64")
+
+
+def coarse_table(
+    kind: EntityKind, level: Level, metrics: Sequence[Metric], members: dict[str, tuple[ColumnSpec, ...]]
+) -> TableSpec:
+    """Return one table.
+
+    Args:
+        kind: Whose rows.
+        level: Their resolution.
+        metrics: Scalars of the kind.
+        members: Metric -> its columns in the table of 30 s.
+    """
+    own = [column for metric in metrics for column in (*_widened(metric, members[metric.name]), *_sketch(metric))]
+    order = tuple(f"{level.bucket}(window_start)" if "(" in name else name for name in ROLLUP_ORDER)
+    return TableSpec(
+        f"{kind.value}_{level.name}",
+        (*ROLLUP_KEY, ColumnSpec("samples_other", COUNTS), *own),
+        "ReplacingMergeTree(version)",
+        order,
+        (f"{level.partition}(window_start)", "retention_class"),
+        WIDE_SETTINGS,
+    )
+
+
+def made_tables() -> tuple[TableSpec, ...]:
+    """Return the tables that say what rollups were made of, and up to which part of a source all is seen."""
+    made = TableSpec(
+        "rollups_made",
+        (
+            ColumnSpec("table_name", NAME),
+            ColumnSpec("tenant_id", NAME),
+            ColumnSpec("cluster_id", NAME),
+            ColumnSpec("window_start", TIME_S),
+            ColumnSpec("source_rows", "UInt64", STEPS),
+            ColumnSpec("source_version", "UInt64"),
+            ColumnSpec("made_at", TIME_MS),
+            ColumnSpec("version", "UInt64"),
+        ),
+        "ReplacingMergeTree(version)",
+        ("table_name", "tenant_id", "cluster_id", "window_start"),
+        ("toYYYYMM(window_start)",),
+        COMPRESSED,
+    )
+    seen = TableSpec(
+        "rollups_seen",
+        (ColumnSpec("table_name", NAME), ColumnSpec("block", "Int64"), ColumnSpec("version", "UInt64")),
+        "ReplacingMergeTree(version)",
+        ("table_name",),
+        (),
+        COMPRESSED,
+    )
+    return made, seen
+
+
+def _widened(metric: Metric, columns: tuple[ColumnSpec, ...]) -> tuple[ColumnSpec, ...]:
+    if metric.dtype not in ("u64", "i64"):
+        return columns
+    total = f"{metric.name}_sum"
+    return tuple(
+        replace(column, type=f"Nullable({WIDE_SUM})", codec=PLAIN) if column.name == total else column
+        for column in columns
+    )
+
+
+def _sketch(metric: Metric) -> tuple[ColumnSpec, ...]:
+    if not keeps_sketch(metric):
+        return ()
+    bins, weights = sketch_columns(metric)
+    return (ColumnSpec(bins, "Array(Int16)", BINS_CODEC), ColumnSpec(weights, "Array(UInt32)", WEIGHTS_CODEC))

@@ -1,0 +1,233 @@
+"""Rollups of 5 min, 1 h and 1 d equal what is worked out from the stored raw rows, whatever came when."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import rollup_oracle
+from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes
+from secondsight.model import Quality
+from secondsight.rollup.run import Roller
+from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.coarse import LEVELS
+from secondsight.store.migrate import migrate
+
+T0 = 1_700_006_400_000
+"""Start of an hour, half an hour before the end of a day."""
+POWER, ENERGY, UTIL = "gpu_power_watts", "gpu_energy_joules_total", "gpu_utilization_ratio"
+REASONS, PSTATE, MEMORY = "gpu_clock_event_reasons", "gpu_performance_state", "gpu_memory_total_bytes"
+USED, TRANSMIT = "gpu_memory_used_bytes", "gpu_pcie_transmit_bytes_per_second"
+METRICS = [CATALOG.get(name) for name in (POWER, ENERGY, UTIL, REASONS, PSTATE, MEMORY, USED, TRANSMIT)]
+NAMES = [metric.name for metric in METRICS]
+TIMES = ("event_time", "ingest_time", "first_event_time", "last_event_time")
+MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms")
+ATTRIBUTION = ("job_id", "workload_id", "owner_team", "model_id")
+WIDTHS = {level.name: level.width_ms for level in LEVELS}
+DAY_MS = 86_400_000
+_tenants = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
+    migrate(opened, CATALOG)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def tenant():
+    return new_tenant()
+
+
+def new_tenant():
+    return f"tenant-{next(_tenants)}"
+
+
+def read(store, table, tenant, where="1"):
+    rows = store.query(f"SELECT * FROM {table} FINAL WHERE tenant_id = {{t:String}} AND {where}", {"t": tenant})
+    return [
+        {name: round(value.timestamp() * 1000) if name in TIMES else value for name, value in row.items()}
+        for row in rows.to_pylist()
+    ]
+
+
+def key_of(row):
+    owner = tuple(row[name] for name in ATTRIBUTION)
+    return (row["host_id"], row["entity"], row["part"], row["collector_id"], row["window_start"] * 1000, owner)
+
+
+class Site:
+    """A processor and the stage that makes rollups, over one store."""
+
+    def __init__(self, store, tenant, now_ms=T0 + 4_100_000):
+        self.store, self.tenant = store, tenant
+        self.rig = Rig(store, now_ms)
+        self.roller = Roller(store, CATALOG, self.rig.clock)
+
+    def send(self, cells, tick, **frame):
+        rows = {("GPU-a", "", 0): cells} if not isinstance(next(iter(cells), None), tuple) else cells
+        self.rig.send(frame_bytes(rows, [tick], names=NAMES, **frame), tenant=self.tenant)
+
+    def settle(self, pause_seconds=DAY_MS / 1000):
+        """Let every window close, end and be made, of all resolutions if nothing is said."""
+        self.rig.settle()
+        for _ in range(4):
+            self.rig.clock.move(pause_seconds)
+            self.rig.processor.step()
+            self.roller.step()
+
+    def check(self, metrics=METRICS, levels=tuple(WIDTHS)):
+        """Compare every stored rollup with one worked out from the stored raw rows."""
+        raw = read(self.store, "gpu_1s", self.tenant)
+        for level in levels:
+            width_ms = WIDTHS[level]
+            expected = rollup_oracle.roll_up(metrics, raw, width_ms)
+            found = {key_of(row): row for row in read(self.store, f"gpu_{level}", self.tenant, "samples > 0")}
+            assert found.keys() == expected.keys(), level
+            for key, made in expected.items():
+                compare(found[key], made, metrics)
+
+
+def compare(row, made, metrics):
+    sketches = made.pop("sketches")
+    row = row | {name: dict(row[name]) for name in MAPS}
+    assert {name: row[name] for name in made} == made
+    members = {name for name, value in row.items() if value is not None and not isinstance(value, list)}
+    named = {name for name in made if name.startswith("gpu_")} | {f"{name}_p95" for name in sketches}
+    assert {name for name in members if name.startswith("gpu_")} == named
+    for metric in metrics:
+        weighted = sketches.get(metric.name)
+        if weighted is not None:
+            compare_sketch(row, metric.name, weighted)
+
+
+def compare_sketch(row, name, weighted):
+    bins, weights = np.array(row[f"{name}_bins"]), row[f"{name}_weights"]
+    assert sum(weights) == sum(weight for _, weight in weighted)
+    assert sorted(set(bins.tolist())) == bins.tolist()
+    for percent in (1, 50, 95, 99):
+        exact = rollup_oracle.nearest_rank(weighted, percent)
+        figure = figures_of(bins)[np.searchsorted(np.cumsum(weights) * 100, sum(weights) * percent)]
+        assert abs(figure - exact) <= RELATIVE_ERROR * abs(exact)
+    exact = rollup_oracle.nearest_rank(weighted, 95)
+    assert abs(row[f"{name}_p95"] - exact) <= RELATIVE_ERROR * abs(exact) + 0.5
+
+
+def test_windows_are_half_open_at_every_resolution(store, tenant):
+    site = Site(store, tenant)
+    ticks = [T0 - 1, T0, T0 + 299_999, T0 + 300_000, T0 + 3_599_999, T0 + 3_600_000]
+    for number, tick in enumerate(ticks):
+        site.send({POWER: 1000 + number}, tick, sequence=number + 1)
+    site.settle()
+    site.check()
+    hours = sorted((row["window_start"], row["samples"]) for row in read(store, "gpu_1h", tenant))
+    assert hours == [(T0 // 1000 - 3600, 1), (T0 // 1000, 4), (T0 // 1000 + 3600, 1)]
+
+
+def test_a_constant_stays_what_it_is_at_every_resolution(store, tenant):
+    site = Site(store, tenant)
+    for number in range(0, 700, 10):
+        site.send({UTIL: 100, USED: 90 << 30}, T0 + 1000 * number, sequence=number + 1, interval_ms=10_000)
+    site.settle()
+    site.check()
+    for level in WIDTHS:
+        for row in read(store, f"gpu_{level}", tenant):
+            assert row[f"{UTIL}_sum"] / row["covered_ms"] == row[f"{UTIL}_p95"] == 100
+            assert int(row[f"{USED}_sum"]) == (90 << 30) * row["covered_ms"]
+            assert row[f"{USED}_p95"] == 90 << 30
+
+
+def test_late_rows_and_owners_are_made_again_and_what_is_gone_is_empty(store, tenant):
+    site = Site(store, tenant)
+    for number in range(0, 400, 20):
+        site.send({POWER: 1000 * number, ENERGY: number}, T0 + 1000 * number, sequence=number + 1)
+    site.settle(900)
+    site.check(levels=("5m", "1h"))
+    for level in ("5m", "1h"):
+        assert {row["version"] >> 32 for row in read(store, f"gpu_{level}", tenant)} == {0}
+    site.send({POWER: 700_000, ENERGY: 5}, T0 + 5_000, sequence=900, live=True)
+    fact = allocation("GPU-a", T0, T0 + 3_600_000, job="j", team="team-a")
+    site.rig.send(frame_bytes({}, [T0], events=[fact], sequence=901, names=[POWER]), tenant=tenant)
+    site.settle()
+    site.check()
+    rows = read(store, "gpu_5m", tenant)
+    assert {row["owner_team"] for row in rows if row["samples"]} == {"team-a"}
+    assert {row["owner_team"] for row in rows if not row["samples"]} == {""}
+
+
+def test_what_did_not_change_is_not_made_again(store, tenant):
+    site = Site(store, tenant)
+    for number in range(0, 400, 20):
+        site.send({POWER: 1000 * number}, T0 + 1000 * number, sequence=number + 1)
+    site.settle()
+    store.query("OPTIMIZE TABLE gpu_30s FINAL")
+    site.rig.clock.move(100)
+    assert site.roller.step() == 0
+    again = Roller(store, CATALOG, site.rig.clock)
+    again.step()
+    site.rig.clock.move(100)
+    assert again.step() == 0
+    assert again.waiting == 0
+
+
+CELLS = st.fixed_dictionaries(
+    {},
+    optional={
+        POWER: st.integers(0, 700_000) | st.sampled_from([Quality.ABSENT_SOURCE_BLANK, Quality.BAD_RANGE]),
+        ENERGY: st.integers(0, 60_000),
+        UTIL: st.integers(0, 100) | st.tuples(st.integers(0, 100), st.just(Quality.ESTIMATE)),
+        REASONS: st.integers(0, 15),
+        PSTATE: st.integers(0, 3),
+        MEMORY: st.integers(1, 1000),
+        USED: st.integers(0, 1 << 37),
+        TRANSMIT: st.integers(0, 1 << 36),
+    },
+)
+TICKS = st.integers(-400, 4000).map(lambda n: T0 + 1000 * n) | st.integers(0, 700_000).map(lambda n: T0 + n)
+FRAME = st.fixed_dictionaries(
+    {
+        "rows": st.dictionaries(
+            st.tuples(st.sampled_from(["GPU-a", "GPU-b"]), st.sampled_from(["", "gi=1"]), st.just(0)), CELLS, min_size=1
+        ),
+        "tick": TICKS,
+        "interval": st.sampled_from([1000, 5000, 30_000]),
+        "boot": st.sampled_from([BOOT, OTHER_BOOT, ""]),
+        "pause": st.sampled_from([0, 0, 0, 40, 4000]),
+        "restart": st.booleans(),
+    }
+)
+FACTS = st.lists(
+    st.tuples(st.sampled_from(["GPU-a", "GPU-b"]), st.integers(-5, 900), st.integers(0, 600), st.sampled_from("xy")),
+    max_size=2,
+)
+FEW = settings(
+    max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+)
+
+
+@FEW
+@given(frames=st.lists(FRAME, min_size=5, max_size=40), facts=FACTS)
+def test_a_rollup_is_a_recomputation_from_raw(store, frames, facts):
+    """Random order, gaps, mixed cadence, late rows, boots, owners, repeats, restarts of the stage between any two."""
+    tenant = new_tenant()
+    site = Site(store, tenant)
+    for number, frame in enumerate(frames):
+        rows = frame["rows"]
+        for _ in range(1 + number % 2):
+            site.send(rows, frame["tick"], sequence=number + 1, interval_ms=frame["interval"], boot=frame["boot"])
+        site.rig.processor.step()
+        site.rig.clock.move(frame["pause"])
+        if frame["pause"]:
+            site.roller.step()
+        if frame["restart"]:
+            site.roller = Roller(store, CATALOG, site.rig.clock)
+    for number, (gpu, start, length, job) in enumerate(facts):
+        fact = allocation(gpu, T0 + 1000 * start, T0 + 1000 * (start + length), job=f"{job}{number}", team=job)
+        site.rig.send(frame_bytes({}, [T0], events=[fact], sequence=900 + number, names=[POWER]), tenant=tenant)
+    site.settle()
+    site.check()
