@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from secondsight.administer.custody import add_custody
+from secondsight.administer.deadletters import add_dead_letters
 from secondsight.administer.debug import add_debug
+from secondsight.administer.events import add_events
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
 from secondsight.administer.tenants import add_tenants
@@ -105,6 +107,8 @@ def parser() -> argparse.ArgumentParser:
     add_plans(commands, _command)
     add_debug(commands, _command, _add_server)
     add_custody(commands, _command, _add_server)
+    add_events(commands, _command, _add_server)
+    add_dead_letters(commands, _command, _add_server)
     _add_import(commands)
     add_doctor(commands, _command)
     return whole

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 
-from secondsight.api import debug, events, gaps, ledger, operations, places, reference, series, session
+from secondsight.api import deadletters, debug, events, gaps, ledger, operations, places, reference, series, session
 from secondsight.api.errors import handle_errors
 from secondsight.api.forward import App, Forward, Receive, Scope, Send
 from secondsight.api.models import ErrorAnswer
@@ -47,7 +47,7 @@ def make_routes(services: Services) -> FastAPI:
     )
     app.state.services = services
     handle_errors(app, services.selfmetrics)
-    for module in (series, places, reference, session, debug, gaps, ledger, events, operations):
+    for module in (series, places, reference, session, debug, gaps, ledger, events, deadletters, operations):
         app.include_router(module.router)
     app.include_router(page_routes(static_folder(services.config.static)))
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=GZIP_LEVEL)

@@ -13,6 +13,8 @@ from secondsight.wire.letters import REPLAYED, letter_id
 
 QUARANTINE, DEAD_LETTER = "quarantine", "dead_letter"
 MAX_PAYLOAD_BYTES = 64 << 10
+UNREADABLE = "unreadable"
+"""Tenant of records that cannot be read, and so are nobody's: for whoever runs the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Loss:
 def undecoded_row(position: Position, error: Permanent, value: bytes) -> Row:
     """Return the row of a record that is no envelope."""
     return _row(position, Loss(DEAD_LETTER, code_of(error), str(error)), _NO_PLACE) | {
+        "tenant_id": UNREADABLE,
         "ingest_time": position.append_ms,
         "payload": _payload(value),
     }
