@@ -15,6 +15,8 @@ from secondsight.access.identity import Role
 from secondsight.access.tokens import TokenSpec, create_token
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock, ManualClock
+from secondsight.contracts import LogWriter
+from secondsight.errors import Retryable
 from secondsight.gateway.app import Gateway, Stores
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.run import make_server, open_listening, open_stores
@@ -154,6 +156,24 @@ def read_ingest(data: Path) -> list[Envelope]:
 
 def read_definitions(data: Path) -> list[bytes]:
     return read_topic(data, DEFINITIONS_TOPIC)
+
+
+class FlakyLog:
+    """A log that is away while told to be."""
+
+    def __init__(self, log: LogWriter) -> None:
+        self._log = log
+        self.away = False
+        self.calls = 0
+
+    def append(self, items: Sequence[tuple[bytes, bytes]]) -> None:
+        self.calls += 1
+        if self.away:
+            raise Retryable("log is away", retry_after_seconds=7)
+        self._log.append(items)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 @contextlib.contextmanager

@@ -20,14 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from gateway_fixture import NOW_MS, content, frame, read_definitions, read_ingest, serving, stamp
+from gateway_fixture import NOW_MS, FlakyLog, content, frame, read_definitions, read_ingest, serving, stamp
 from secondsight.access.audit import AuditEntry
 from secondsight.access.definitions import definition_hash, get_definitions
 from secondsight.access.metadata import AUDIT, open_engine
 from secondsight.access.tokens import list_tokens, revoke_token
 from secondsight.clock import ManualClock
 from secondsight.config import build
-from secondsight.contracts import LogWriter
 from secondsight.errors import Permanent, Rejected, Retryable
 from secondsight.gateway.app import Stores
 from secondsight.gateway.config import GatewayConfig
@@ -42,24 +41,6 @@ from secondsight.wire.envelope import Envelope, RecordType
 from secondsight.wire.frame import Stamp, decode, encode, read_header
 from secondsight.wire.header import write_header
 from secondsight.wire.schema import Definitions, named_entities
-
-
-class FlakyLog:
-    """A log that is away while told to be."""
-
-    def __init__(self, log: LogWriter) -> None:
-        self._log = log
-        self.away = False
-        self.calls = 0
-
-    def append(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        self.calls += 1
-        if self.away:
-            raise Retryable("log is away", retry_after_seconds=7)
-        self._log.append(items)
-
-    def close(self) -> None:
-        self._log.close()
 
 
 def frames_of(records: Sequence[Envelope]) -> list[bytes]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-URGENT_PART = 8
+URGENT_PART = 4
 """What is urgent has one part in so many of a limit for itself, beside all else."""
 
 Place = tuple[str, str]
