@@ -64,7 +64,7 @@ def _lasting(rule, own):
             else:
                 made.append(Found(time, None, 1))
             lasting = made[-1]
-        elif lasting is not None:
+        elif not held and lasting is not None:
             lasting.end, lasting = time, None
         before = (time, held)
     return made
