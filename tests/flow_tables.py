@@ -25,15 +25,18 @@ class Tables:
 
     def rows(self, sql: str, **params: object) -> list[Row]:
         """Run one statement; a store that is busy or restarting is asked again."""
+        found: list[Row] = self.table(sql, **params).to_pylist()
+        return found
+
+    def table(self, sql: str, **params: object) -> Any:
+        """Return the same as an Arrow table."""
         end = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                found: list[Row] = self._store.query(sql, params).to_pylist()
+                return self._store.query(sql, params)
             except Retryable:
                 assert time.monotonic() < end, f"the store is away: {sql}"
                 time.sleep(POLL_SECONDS)
-            else:
-                return found
 
     def wait(self, sql: str, enough: Callable[[list[Row]], bool], **params: object) -> list[Row]:
         """Run a statement until its rows are enough; give back the last rows in any case, for the caller to judge."""

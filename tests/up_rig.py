@@ -31,6 +31,7 @@ class Platform:
 
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
+        self.command = [sys.executable, "-m", "secondsight"]
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -38,7 +39,7 @@ class Platform:
         (self.data / "ready").unlink(missing_ok=True)
         with (self.data.parent / f"{self.data.name}.out").open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "secondsight", "up", "--data", str(self.data), *self._arguments],
+                [*self.command, "up", "--data", str(self.data), *self._arguments],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
