@@ -46,6 +46,7 @@ class EntityBook:
         self._sightings: dict[tuple[str, str, str, bytes], _Sighting] = {}
         self._home: dict[tuple[str, str, str, str], Key] = {}
         self._dirty: dict[tuple[Key, int], Row] = {}
+        self._arrived: set[str] = set()
 
     def restore(self, rows: Iterable[dict[str, Any]]) -> None:
         """Take over open stays from the store: rows of `entities` with times in ms."""
@@ -55,6 +56,20 @@ class EntityBook:
             if known is None or known.from_ms < row["from_time"]:
                 self._stays[key] = Stay(row, row["from_time"], row["last_seen"])
                 self._settle_home(key)
+            elif known.from_ms == row["from_time"]:
+                known.last_ms = max(known.last_ms, row["last_seen"])
+
+    def start_over(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Know what the store has and nothing else; all that changed here is written."""
+        self._stays.clear()
+        self._sightings.clear()
+        self._home.clear()
+        self.restore(rows)
+
+    def arrived(self) -> set[str]:
+        """Return the GPUs that were seen at a place for the first time since the last call."""
+        arrived, self._arrived = self._arrived, set()
+        return arrived
 
     def see(self, envelope: Envelope, header: Header | HeadView, table: EntityTable, seen: tuple[int, int]) -> None:
         """Take note of a frame whose rows lie between two event times."""
@@ -107,6 +122,8 @@ class EntityBook:
         known = self._stays.get(key)
         if known is None or known.to_ms is not None:
             self._stays[key] = Stay(row, *seen)
+            if key[KIND] == EntityKind.GPU.value:
+                self._arrived.add(item.entity)
         else:
             known.row = row
         self._extend((key,), *seen)

@@ -58,27 +58,50 @@ class Intake:
         self._seen = Seen()
         self._waiting: list[LogRecord] = []
         self._assigned: set[int] = set()
+        self._taken_over: set[int] = set()
         self._applier = Applier(world)
         self._lander = Lander(world)
         self._restamper = Restamper(world)
         self._definitions = DefinitionReader(open_definitions)
         self._definitions.read()
 
-    def assign(self, partitions: Collection[int]) -> None:
-        """Take note of which partitions are read here: forget what is open of lost ones, catch up on new ones.
+    def assign(self, partitions: Collection[int], fresh: Collection[int] = ()) -> None:
+        """Take note of which partitions are read here, and forget what is open of those that went.
 
-        Raises:
-            Retryable: The store is busy or away.
+        Args:
+            partitions: All that are read here now.
+            fresh: Those of them that another processor may have read since they were last; `take_over` is due.
         """
         now = set(partitions)
-        if now - self._assigned and self._assigned:
-            self._world.restore_progress()
-        lost = self._assigned - now
+        gained = set(fresh) | (now - self._assigned if self._assigned else set())
+        lost = (self._assigned - now) | (self._assigned & gained)
         if lost:
             self._world.forget(lost)
             self._seen = Seen()
             self._waiting = [record for record in self._waiting if record.partition not in lost]
-        self._assigned = now
+        self._world.is_shared |= bool(gained)
+        self._taken_over = (self._taken_over | gained) & now
+        self._assigned = self._world.assigned = now
+
+    def take_over(self) -> None:
+        """Catch up on partitions that another processor may have read.
+
+        Raises:
+            Retryable: The store is busy or away; call again.
+        """
+        if self._taken_over:
+            alive_ms = self._world.take_over(self._taken_over)
+            self._restamper.reach_back(alive_ms)
+            self._taken_over = set()
+
+    def learn(self) -> None:
+        """Take in the allocations that other processors landed.
+
+        Raises:
+            Retryable: The store is busy or away; call again.
+        """
+        if self._world.is_shared:
+            self._restamper.learn()
 
     def keep(self, records: Sequence[LogRecord]) -> None:
         """Hold polled records until they are taken in."""
@@ -217,12 +240,13 @@ class Intake:
         decoded = decode_rows(frame, envelope.ingest_time_ms, plan, subjects)
         for start_ms, piece in decoded.pieces:
             batch.pieces[view.kind, start_ms, view.schema_hash].append((piece, position))
-        source = Source(envelope, frame)
+        source, letters = Source(envelope, frame), self._lander.letters
         self._tell(source, collector, plan, batch)
         self._lander.note_losses(source, position, plan, decoded)
         self._lander.land(source, position, batch)
         self._see_entities(envelope, frame, decoded)
-        batch.keys.append(frame_key(envelope, view))
+        if self._lander.letters == letters:  # else it may be sent again for what was refused of it
+            batch.keys.append(frame_key(envelope, view))
         batch.observed.append((progress, view, decoded.newest_ms, envelope.ingest_time_ms, position.append_ms))
         world.metrics.count("processor_values_total", view.values)
 
@@ -271,12 +295,14 @@ class Intake:
         if len(blocks) > 1:
             frame = Frame(header_of(envelope.body, view), read_content(member.opened, blocks[1:]))
         collector, progress = self._progress(envelope, position, view)
+        letters = self._lander.letters
         if frame is not None:
             self._lander.note_losses(Source(envelope, frame), position, None, None)
             self._lander.land(Source(envelope, frame), position, batch)
         span_ms = member.span_ms
         self._world.entities.see(envelope, view, table, span_ms)
-        batch.keys.append(key)
+        if self._lander.letters == letters:
+            batch.keys.append(key)
         batch.observed.append((progress, view, span_ms[1], envelope.ingest_time_ms, position.append_ms))
         return self._world.kinds[view.kind].subjects(collector, view.entities_hash, table)
 

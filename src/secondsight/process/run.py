@@ -6,7 +6,8 @@ or log that is away makes the step wait and do the same again.
 """
 
 import gc
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event as Flag
 
@@ -22,6 +23,8 @@ from secondsight.process.spans import SpanKey
 from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
 
+logger = logging.getLogger(__name__)
+
 LONGEST_WAIT_SECONDS = 10.0
 PACE_SECONDS = 0.2
 LATE_SECONDS = 0.5
@@ -29,6 +32,8 @@ LATE_SECONDS = 0.5
 MAX_LATE_ROWS = 2_000_000
 """Late rows that may wait; beyond it the log is not read until some are taken in."""
 FINISH_SECONDS = 5.0
+LEARN_SECONDS = 5.0
+"""How often the allocations that other processors landed are looked for."""
 SHOW_SECONDS = 30.0
 """How often the accounts of open windows are written."""
 MANY_SPANS, DUE_SECONDS = 256, 2.0
@@ -85,7 +90,7 @@ class Processor:
         self.world = World(store, catalog, clock, self.metrics)
         self._intake = Intake(self.world, open_definitions)
         self._settler = Settler(self.world)
-        self._rollup_at = self._due_at = self._shown_at = clock.monotonic_seconds()
+        self._rollup_at = self._due_at = self._shown_at = self._learnt_at = clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = self._behind = False
         self._stop = Flag()
@@ -110,8 +115,9 @@ class Processor:
         polled = self._consumer.poll(self.config.poll_bytes, 0.0 if self.has_more else wait_seconds)
         if polled.damaged:
             self.metrics.count("processor_damaged_records_total", polled.damaged)
+        self._intake.assign(polled.assigned, polled.fresh)
         self._intake.keep(polled.records)
-        self._intake.assign(polled.assigned)
+        self._intake.take_over()
         size = sum(len(record.value) for record in polled.records)
         self._behind = 2 * size >= self.config.poll_bytes
         return polled
@@ -160,6 +166,18 @@ class Processor:
         self._rollup_at = self._clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._rollup_at)
 
+    def give_up(self, partitions: Sequence[int]) -> None:
+        """Write off and commit what was taken in before partitions go to another processor.
+
+        What fails is left to it: it reads from what was committed.
+        """
+        try:
+            self.checkpoint()
+        except Retryable as error:
+            logger.warning(
+                "partitions %s go to another processor, which reads more of them again: %s", partitions, error
+            )
+
     def run(self, stop: Flag) -> None:
         """Step until `stop` is set; wait and go on whenever the store or the log is away."""
         wait_seconds = 0.1
@@ -173,6 +191,7 @@ class Processor:
                 self._pace(began_seconds)
             except Retryable as error:
                 self.metrics.count("processor_retries_total")
+                logger.warning("nothing is taken in for now, and nothing is lost; it is tried again: %s", error)
                 self._clock.sleep(error.retry_after_seconds or wait_seconds)
                 wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
 
@@ -220,6 +239,9 @@ class Processor:
         if now_seconds - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now_seconds
             self.world.ledger.show_open(self._clock.now_ms())
+        if now_seconds - self._learnt_at >= LEARN_SECONDS:
+            self._intake.learn()
+            self._learnt_at = now_seconds
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()

@@ -101,9 +101,7 @@ class Settler:
         world = self._world
         world.write_rollups()
         world.spans.written()
-        for row in world.entities.take():
-            world.writer.landing.add("entities", row, row["version"])
-        world.entities.done()
+        world.write_entities()
         world.writer.flush_landing()
         world.write_ledger()
         world.write_progress()

@@ -4,7 +4,7 @@ A span is one collector's rows of one kind in one window. It is due when the col
 nothing came for it for so long that it is written as it stands, or, if it was opened again for late rows, soon after.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from secondsight.model import EntityKind
@@ -83,10 +83,10 @@ class OpenSpans:
                 first[partition] = min(offset, first.get(partition, offset))
         return first
 
-    def forget(self, partitions: Iterable[int]) -> list[SpanKey]:
-        """Drop spans that hold records of partitions which another processor reads now."""
+    def forget(self, partitions: Iterable[int], collectors: Collection[int] = ()) -> list[SpanKey]:
+        """Drop spans of collectors, or that hold records of partitions, which another processor reads now."""
         gone = set(partitions)
-        dropped = [key for key, span in self.open.items() if gone & span.offsets.keys()]
+        dropped = [key for key, span in self.open.items() if gone & span.offsets.keys() or key[2] in collectors]
         for key in dropped:
             del self.open[key]
         return dropped

@@ -11,8 +11,9 @@ from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.process.batches import Backlog
-from secondsight.process.enrich import Attribution, Fact, Subject
+from secondsight.process.enrich import Attribution, Subject
 from secondsight.process.entities import EntityBook
+from secondsight.process.facts import facts_since, versions_before
 from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.ledger import Ledger
 from secondsight.process.ledgerrows import ledger_table, load_accounts
@@ -26,6 +27,8 @@ from secondsight.selfmetrics import SelfMetrics
 
 HORIZON_MS = 24 * 3_600_000
 """How far back late facts and late rows are put right at once."""
+CLOCKS_MS = 5_000
+"""How far the clocks of brokers and processors may differ."""
 FACTS_KEPT_MS = 2 * HORIZON_MS
 """Allocations that ended longer ago are in the store alone."""
 
@@ -38,6 +41,7 @@ class Restored:
     through_ms: int
     rolled_ms: int
     version: int
+    partition: int = -1
 
 
 class World:
@@ -51,6 +55,8 @@ class World:
         changed_ms: Windows that were written late or again, for who compares them with the ledger.
         started_ms: Records appended by then may have been taken by an earlier process, in part or whole.
         assignments: How often partitions came or went.
+        assigned: Partitions that are read here now.
+        is_shared: Other processors may read partitions of the same log.
 
     Raises:
         Retryable: The store is busy or away.
@@ -77,6 +83,8 @@ class World:
         self.frontiers: dict[int, int] = {}
         self.started_ms = clock.now_ms()
         self.assignments = 0
+        self.assigned: set[int] = set()
+        self.is_shared = False
         self._restored: dict[tuple[str, str, str], Restored] = {}
         self._restore()
 
@@ -201,19 +209,64 @@ class World:
     def forget(self, partitions: set[int]) -> None:
         """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
         self.assignments += 1
+        gone_collectors = {code for code, progress in self.progress.items() if progress.partition in partitions}
         self.late.forget(partitions)
-        gone = self.spans.forget(partitions)
+        gone = self.spans.forget(partitions, gone_collectors)
         self.ledger.forget(gone)
         for kind, start_ms, collector in gone:
             window = self.kinds[kind].windows.get(start_ms)
             if window is not None and collector in window.lanes:
                 window.dirty[window.lanes[collector].rows()] = False
                 window.drop(collector)
-        for code in [code for code, progress in self.progress.items() if progress.partition in partitions]:
+        for code in gone_collectors:
             del self.progress[code]
         for partition in partitions:
             self.positions.pop(partition, None)
             self.frontiers.pop(partition, None)
+
+    def take_over(self, partitions: set[int]) -> int:
+        """Read anew what another processor may have written that read these partitions; return when it was last alive.
+
+        What is not written here of partitions that are kept is written first.
+
+        Raises:
+            Retryable: The store is busy or away; do it again.
+        """
+        self.write_entities()
+        self.started_ms = max(self.started_ms, self.clock.now_ms() + CLOCKS_MS)
+        self.restore_progress()
+        self._restore_allocations()
+        self.entities.start_over(self._open_stays())
+        alive_ms = [each.version for each in self._restored.values() if each.partition in partitions]
+        return max(alive_ms, default=self.clock.now_ms())
+
+    def is_read_here(self, key: CollectorKey) -> bool:
+        """Tell whether the records of a collector come to this processor, as far as is known."""
+        if self.collectors.known(key) in self.progress:
+            return True
+        restored = self._restored.get((key[0], key[2], key[3]))
+        return restored is not None and restored.partition in self.assigned
+
+    def partition_of(self, key: CollectorKey) -> int:
+        """Return the partition that a collector's records came from last, -1 where that is not known."""
+        restored = self._restored.get((key[0], key[2], key[3]))
+        return -1 if restored is None else restored.partition
+
+    def write_entities(self) -> None:
+        """Write the stays that changed, having closed those of GPUs that another processor saw elsewhere before.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        arrived = self.entities.arrived()
+        if arrived and self.is_shared:
+            condition = " AND kind = {kind:String} AND entity IN {entities:Array(String)}"
+            params = {"kind": EntityKind.GPU.value, "entities": sorted(arrived)}
+            self.entities.restore(self._open_stays(condition, params))
+        for row in self.entities.take():
+            self.writer.landing.add("entities", row, row["version"])
+        self.entities.done()
+        self.writer.flush_landing("entities")
 
     def _take_over(self, progress: Progress, restored: Restored | None) -> None:
         if restored is not None:
@@ -239,7 +292,7 @@ class World:
         rows = self._rows(
             "SELECT tenant_id, cluster_id, collector_id, toUnixTimestamp64Milli(watermark) AS watermark, "
             "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rolled, "
-            "toInt64(toUnixTimestamp(begun_through)) * 1000 AS begun, version FROM progress FINAL"
+            "toInt64(toUnixTimestamp(begun_through)) * 1000 AS begun, version, partition FROM progress FINAL"
         )
         for row in rows:
             key = (row["tenant_id"], row["cluster_id"], row["collector_id"])
@@ -249,45 +302,27 @@ class World:
                 max(known.through_ms, row["begun"], row["rolled"]),
                 max(known.rolled_ms, row["rolled"]),
                 max(known.version, row["version"]),
+                row["partition"],
             )
 
     def _restore_allocations(self) -> None:
-        since = self.clock.now_ms() - FACTS_KEPT_MS
-        rows = self._rows(
-            "SELECT tenant_id, cluster_id, host_id, entity, part, job_id, workload_id, owner_team, model_id, "
-            "toUnixTimestamp64Milli(start_time) AS start, if(isNull(end_time), NULL, "
-            "toUnixTimestamp64Milli(assumeNotNull(end_time))) AS end, version FROM allocations FINAL "
-            "WHERE isNull(end_time) OR end_time >= fromUnixTimestamp64Milli({since:Int64})",
-            {"since": since},
-        )
-        for row in rows:
-            self.owners.add(
-                Fact(
-                    (row["tenant_id"], row["cluster_id"], row["entity"], row["part"]),
-                    row["host_id"],
-                    (row["job_id"], row["workload_id"], row["owner_team"], row["model_id"]),
-                    row["start"],
-                    row["end"],
-                    row["version"],
-                )
-            )
-
-        old = self._rows(
-            "SELECT tenant_id, cluster_id, entity, part, job_id, toUInt64(sum(version)) AS versions "
-            "FROM allocations FINAL WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
-            {"since": since},
-        )
-        for row in old:
-            subject = (row["tenant_id"], row["cluster_id"], row["entity"], row["part"])
-            self.owners.count_old(subject, row["job_id"], row["versions"])
+        since_ms = self.clock.now_ms() - FACTS_KEPT_MS
+        for fact in facts_since(self.store, since_ms):
+            self.owners.add(fact)
+        for subject, job_id, versions in versions_before(self.store, since_ms):
+            self.owners.count_old(subject, job_id, versions)
 
     def _restore_entities(self) -> None:
+        self.entities.restore(self._open_stays())
+
+    def _open_stays(self, condition: str = "", params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         rows = self._rows(
-            "SELECT tenant_id, region, cluster_id, rack, host_id, kind, entity, part, gpu_model, attributes, "
+            "SELECT tenant_id, region, cluster_id, rack, host_id, kind, entity, part, gpu_model, attributes, "  # noqa: S608 - conditions of the code
             "collector_id, interval_ms, toUnixTimestamp64Milli(from_time) AS from_time, "
-            "toUnixTimestamp64Milli(last_seen) AS last_seen FROM entities FINAL WHERE isNull(to_time)"
+            f"toUnixTimestamp64Milli(last_seen) AS last_seen FROM entities FINAL WHERE isNull(to_time){condition}",
+            params,
         )
-        self.entities.restore({**row, "attributes": dict(row["attributes"])} for row in rows)
+        return [{**row, "attributes": dict(row["attributes"])} for row in rows]
 
     def _rows(self, sql: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.store.query(sql, params).to_pylist()

@@ -190,6 +190,7 @@ def _allocations() -> TableSpec:
             *_times("start_time"),
             ColumnSpec("end_time", MAYBE_TIME_MS),
             ColumnSpec("version", "UInt32"),
+            ColumnSpec("landed_at", TIME_MS, TIMES, "now64(3, 'UTC')"),
         ),
         "ReplacingMergeTree(version)",
         ("tenant_id", "cluster_id", "entity", "part", "start_time", "job_id"),
