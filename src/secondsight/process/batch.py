@@ -8,6 +8,7 @@ from secondsight.process.deadletter import Position
 from secondsight.process.enrich import Fact
 from secondsight.process.ledger import Told
 from secondsight.process.pieces import Piece, Pile
+from secondsight.process.sequences import FrameKey
 from secondsight.process.spans import SpanKey
 from secondsight.process.stacks import Likeness, Member
 from secondsight.process.watermark import Progress
@@ -34,7 +35,7 @@ class Batch:
     piles: list[tuple[EntityKind, int, Pile, list[Position]]] = field(default_factory=list)
     observed: list[tuple[Progress, HeadView, int, int, int]] = field(default_factory=list)
     facts: list[tuple[Fact, Position]] = field(default_factory=list)
-    keys: list[tuple[object, ...]] = field(default_factory=list)
+    keys: list[FrameKey] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
 
     def spans(self) -> set[SpanKey]:

@@ -102,28 +102,6 @@ class DefinitionReader:
             return
 
 
-class Seen:
-    """Bounded memory of frames taken in, so that exact repeats cost nothing; only an optimisation."""
-
-    def __init__(self, max_entries: int = 1 << 17) -> None:
-        self._max_entries = max_entries
-        self._seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
-
-    def __contains__(self, key: tuple[object, ...]) -> bool:
-        return key in self._seen
-
-    def add(self, key: tuple[object, ...]) -> None:
-        """Remember a frame."""
-        self._seen[key] = None
-        if len(self._seen) > self._max_entries:
-            self._seen.popitem(last=False)
-
-
-def frame_key(envelope: Envelope, view: HeadView) -> tuple[str, str, bytes]:
-    """Return what two exact repeats of a frame have in common: their heads hold the body's checksum."""
-    return envelope.tenant_id, envelope.cluster_id, envelope.body[: view.header_bytes]
-
-
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """Rows of a frame by window.

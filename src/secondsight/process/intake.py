@@ -22,7 +22,7 @@ from secondsight.process.deadletter import (
     refused_row,
     undecoded_row,
 )
-from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, Seen, Subjects, decode_rows, frame_key
+from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, Subjects, decode_rows
 from secondsight.process.land import (
     Row,
     Source,
@@ -31,6 +31,7 @@ from secondsight.process.land import (
 from secondsight.process.lander import Lander
 from secondsight.process.ledger import name_of
 from secondsight.process.restamp import Restamper
+from secondsight.process.sequences import Seen, frame_key
 from secondsight.process.stacks import MAX_MEMBERS, Likeness, Member, likeness, piles_of, sound_members
 from secondsight.process.tell import (
     item_of_gateway,

@@ -12,6 +12,7 @@ from secondsight.process.columns import SchemaPlan
 from secondsight.process.deadletter import Position
 from secondsight.process.decode import FUTURE_MS, Subjects, origin_of
 from secondsight.process.pieces import I64, Block, Piece, Pile
+from secondsight.process.sequences import FrameKey
 from secondsight.wire.blocks import SCALARS
 from secondsight.wire.content import U8, Bools
 from secondsight.wire.envelope import Envelope
@@ -26,7 +27,7 @@ class Member(NamedTuple):
     """A frame that is read together with others.
 
     Attributes:
-        key: See `decode.frame_key`.
+        key: See `sequences.frame_key`.
         data: Its scalar block.
         correction_ms: See `Header.correction_ms`.
     """
@@ -34,7 +35,7 @@ class Member(NamedTuple):
     envelope: Envelope
     position: Position
     opened: OpenFrame
-    key: tuple[str, str, bytes]
+    key: FrameKey
     data: bytes
     correction_ms: int
 
