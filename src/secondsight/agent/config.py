@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secondsight.agent.client.connection import parse_proxy
+from secondsight.agent.client.connection import ClientCertificate, parse_proxy
 from secondsight.agent.client.enrol import TOKEN_FILE, EnrolSettings
 from secondsight.agent.dcgm.config import DcgmSettings
 from secondsight.agent.fabric.config import FabricConfig
@@ -61,6 +61,8 @@ class AgentConfig:
         batch_seconds: How long ticks wait for company: in memory and in a journal, which outlives the process but no
             power cut.
         ca_file: Certificates to trust instead of the system's.
+        client_certificate, client_key: PEM files that show the gateway which host this is; both or neither. They may be
+            replaced while the agent runs.
         proxy: HTTP proxy on the way to the gateway, `http://[USER:PASSWORD@]HOST:PORT`; proxies that the environment
             names are not used.
         catalog_files: Further catalogue files of the operator.
@@ -101,6 +103,8 @@ class AgentConfig:
     batch_seconds: float = 5.0
     ca_file: Path | None = None
     proxy: str = ""
+    client_certificate: Path | None = None
+    client_key: Path | None = None
     catalog_files: tuple[Path, ...] = ()
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     enrol: EnrolSettings | None = None
@@ -116,6 +120,8 @@ class AgentConfig:
             raise Rejected("bad_config", "agent: one of token_file and enrol is needed", "say enrol.join_token_file")
         if self.proxy:
             parse_proxy(self.proxy)
+        if (self.client_certificate is None) != (self.client_key is None):
+            raise Rejected("bad_config", "agent: client_certificate and client_key go together")
         names = [target.name for target in self.scrape]
         for name in (*names, self.collector, self.host):
             if not _ID(name):
@@ -130,6 +136,13 @@ class AgentConfig:
     def token_path(self) -> Path:
         """Return the file of the token that goes with every request."""
         return self.token_file or self.spool_dir / TOKEN_FILE
+
+    @property
+    def client(self) -> ClientCertificate | None:
+        """Return what shows the gateway which host this is, None for nothing."""
+        if self.client_certificate is None or self.client_key is None:
+            return None
+        return ClientCertificate(self.client_certificate, self.client_key)
 
     @property
     def host(self) -> str:

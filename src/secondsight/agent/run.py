@@ -181,7 +181,14 @@ def enroller_of(config: AgentConfig, settings: EnrolSettings, clock: Clock, coun
 
 
 def _transport(config: AgentConfig, clock: Clock) -> GatewayTransport:
-    return GatewayTransport(config.gateway, config.token_path, clock, ca_file=config.ca_file, proxy=config.proxy)
+    return GatewayTransport(
+        config.gateway,
+        config.token_path,
+        clock,
+        ca_file=config.ca_file,
+        proxy=config.proxy,
+        client=config.client,
+    )
 
 
 def _shipper(config: AgentConfig, clock: Clock, parts: _Parts, held: HeldTicks, transport: Transport) -> Shipper:

@@ -151,6 +151,12 @@ def _tls(config: AgentConfig, way: Way, clock: Clock) -> Finding:
     except (OSError, ssl.SSLError) as error:
         remedy = "agent.ca_file is a file of PEM certificates that the agent's user may read"
         return fault(f"certificates of {config.ca_file} cannot be used: {error.strerror or error}", remedy)
+    try:
+        if config.client is not None:
+            config.client.load(context)
+    except OSError as error:
+        remedy = "agent.client_certificate and agent.client_key are PEM files that fit together, and are readable"
+        return fault(str(error), remedy)
     connection = http.client.HTTPSConnection(*way.first, timeout=WAIT_SECONDS, context=context)
     if way.proxy is not None:
         connection.set_tunnel(way.host, way.port, dict(way.proxy.headers))
@@ -207,7 +213,7 @@ def _certificate(way: Way, shown: Mapping[str, Any], version: str, clock: Clock)
 
 
 def _talk(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
-    connection = Connection(config.gateway, clock, ca_file=config.ca_file, proxy=config.proxy)
+    connection = Connection(config.gateway, clock, ca_file=config.ca_file, proxy=config.proxy, client=config.client)
     try:
         answer = _get(connection, "/healthz", {})
         found = _health(config, answer)

@@ -21,6 +21,7 @@ STATUS: dict[str, int] = {
     "collector_not_allowed": 403,
     "host_not_allowed": 403,
     "collector_revoked": 403,
+    "certificate_mismatch": 403,
     "join_used_up": 403,
     "collector_taken": 409,
     "id_conflict": 409,

@@ -24,6 +24,7 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.connection import PEER
 from secondsight.gateway.door import Door
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
@@ -47,6 +48,7 @@ from secondsight.gateway.replay.replays import Replays, Ways
 from secondsight.gateway.replay.routes import Asking, ReplayRoutes
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.gateway.tallies import tallies
+from secondsight.gateway.tls import require_named
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.wire.header import MAX_ID_LENGTH
 from secondsight.wire.schema import is_text
@@ -169,7 +171,8 @@ class Gateway:
         headers = dict(scope["headers"])
         query = scope["query_string"]
         address = (scope.get("client") or ("",))[0]
-        request = Request(scope["method"], scope["path"], query, headers, receive, self._clock.now_ms(), address)
+        now_ms, peer = self._clock.now_ms(), scope["extensions"][PEER]["names"] if "extensions" in scope else None
+        request = Request(scope["method"], scope["path"], query, headers, receive, now_ms, address, peer)
         route, handler = self._route(request)
         answer = await self._answer(request, handler)
         if answer is None:
@@ -244,6 +247,8 @@ class Gateway:
         if identity.role is not Role.COLLECTOR:
             message = f"the token {identity.name!r} has the role {identity.role} and cannot write"
             raise Rejected("role_cannot_write", message, "use a token of the role collector")
+        if request.peer is not None:
+            require_named(request.peer, identity)
         return identity
 
     async def _post_frames(self, request: Request) -> Answer:
@@ -289,7 +294,7 @@ class Gateway:
         request.require_content(JSON)
         with Body(self.door.pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
             content = await body.read(request)
-        answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content)
+        answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content, request.peer)
         return Answer(200, answer, headers=((b"cache-control", b"no-store"),))
 
     async def _get_plan(self, request: Request) -> Answer:

@@ -39,7 +39,9 @@ class GatewayConfig:
         foreign_series_in_all: Series that are remembered of all such senders; each takes about 1 KiB of memory.
         foreign_host_labels: Labels of such senders that name a host, looked at before the usual ones.
         catalogue: Further catalogue files of the operator.
-        tls_certificate, tls_key: PEM files; both or neither.
+        tls_certificate, tls_key: PEM files; both or neither. They may be replaced while the gateway runs.
+        tls_client_ca: PEM file of who signs the certificates of senders; with it they are asked for one.
+        tls_client_required: Whoever has none is not served.
     """
 
     data: Path
@@ -70,6 +72,8 @@ class GatewayConfig:
     catalogue: tuple[Path, ...] = ()
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    tls_client_ca: Path | None = None
+    tls_client_required: bool = False
     keep_alive_seconds: int = 75
     stop_seconds: int = 20
 
@@ -77,6 +81,10 @@ class GatewayConfig:
         """Refuse settings that contradict each other."""
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise Rejected("bad_config", "gateway: tls_certificate and tls_key go together")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise Rejected("bad_config", "gateway: tls_client_ca needs tls_certificate and tls_key")
+        if self.tls_client_required and self.tls_client_ca is None:
+            raise Rejected("bad_config", "gateway: tls_client_required needs tls_client_ca")
         if min(self.agent_token_days, self.enrol_per_second, self.enrol_burst) <= 0 or self.agent_token_grace_hours < 0:
             raise Rejected("bad_config", "gateway: agent_token_days, enrol_per_second and enrol_burst are above 0")
         if min(self.retry_after_seconds, self.returns_per_second, self.quota_share) <= 0:

@@ -4,7 +4,11 @@ import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from secondsight.gateway.tls import names_of
+
 HEAD_BYTES = 64 << 10
+PEER = "secondsight.peer"
+"""Extension of a request's scope with the names of its sender's certificate; not there where it showed none."""
 
 
 class Connection(HttpToolsProtocol):
@@ -12,10 +16,12 @@ class Connection(HttpToolsProtocol):
 
     _head_since_seconds: float | None = None
     _head_bytes = 0
+    _peer: tuple[str, ...] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         """Begin to wait for the first head."""
         super().connection_made(transport)
+        self._peer = names_of(transport.get_extra_info("peercert"))
         self._head_since_seconds = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
@@ -29,6 +35,8 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Note that a head begins."""
         super().on_message_begin()
+        if self._peer is not None:
+            self.scope["extensions"] = {PEER: {"names": self._peer}}
         self._head_bytes = 0
         if self._head_since_seconds is None:
             self._head_since_seconds = self.loop.time()

@@ -26,6 +26,7 @@ from secondsight.access.tokens import Authenticator
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.gateway.pressure import Overloaded
+from secondsight.gateway.tls import require_applicant
 from secondsight.wire.header import MAX_ID_LENGTH
 from secondsight.wire.schema import is_text
 
@@ -78,16 +79,22 @@ class Enrolments:
         self._terms = terms
         self._clock = clock
 
-    def enrol(self, secret: str, body: bytes) -> bytes:
+    def enrol(self, secret: str, body: bytes, peer: tuple[str, ...] | None = None) -> bytes:
         """Return the body of the answer: the token of the agent, shown once.
 
+        Args:
+            secret: Of the join token, or of the token that the agent has.
+            body: Says who enrols.
+            peer: Names in the agent's certificate; None where it showed none.
+
         Raises:
-            Rejected: As `access.enrolment` says; `bad_enrolment` where the body is none.
+            Rejected: As `access.enrolment` says; `bad_enrolment` where the body is none; `certificate_mismatch`.
             Retryable: The metadata store is away.
         """
         applicant = read_applicant(body)
         now_ms = self._clock.now_ms()
         try:
+            require_applicant(peer, applicant.collector_id, applicant.host_id)
             enrolled = self._enrolled(secret, applicant, now_ms)
         except Rejected as error:
             if error.code not in ("token_missing", "token_invalid"):

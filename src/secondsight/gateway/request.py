@@ -26,6 +26,7 @@ class Request:
         headers: Lower-case name -> last value.
         received_ms: Gateway's clock when the headers were there.
         address: Of the other end; "" when unknown.
+        peer: Names in the sender's certificate; None where it showed none.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Request:
     receive: Receive
     received_ms: int
     address: str = ""
+    peer: tuple[str, ...] | None = None
 
     def bearer(self) -> str:
         """Return the bearer secret, or "" where there is none."""

@@ -94,10 +94,11 @@ def _of_kafka(kafka: KafkaConfig) -> RecordAt:
 
 def make_server(gateway: Gateway, config: GatewayConfig) -> "Server":
     """Return the server of a gateway, not yet running."""
-    return Server(server_config(gateway, config), server_certificate(config), config.head_timeout_seconds)
+    certificate = server_certificate(config)
+    return Server(server_config(gateway, config, certificate), certificate, config.head_timeout_seconds)
 
 
-def server_config(gateway: Gateway, config: GatewayConfig) -> uvicorn.Config:
+def server_config(gateway: Gateway, config: GatewayConfig, certificate: Certificate | None) -> uvicorn.Config:
     """Return how uvicorn serves a gateway; it never logs requests, whose headers hold secrets."""
     return uvicorn.Config(
         gateway,
@@ -112,8 +113,7 @@ def server_config(gateway: Gateway, config: GatewayConfig) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=config.keep_alive_seconds,
         timeout_graceful_shutdown=config.stop_seconds,
-        ssl_certfile=config.tls_certificate,
-        ssl_keyfile=config.tls_key,
+        ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context(),
     )
 
 
@@ -138,7 +138,8 @@ def server_certificate(config: GatewayConfig) -> Certificate | None:
     """Return the watched files of a gateway that serves TLS, else None."""
     if config.tls_certificate is None or config.tls_key is None:
         return None
-    return Certificate(config.tls_certificate, config.tls_key)
+    required = config.tls_client_required
+    return Certificate(config.tls_certificate, config.tls_key, config.tls_client_ca, is_client_required=required)
 
 
 def _calm_collector() -> None:

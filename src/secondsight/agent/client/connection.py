@@ -40,7 +40,15 @@ class Answer:
 class Connection:
     """One connection to one server, opened when needed and again after any fault. `close()` may be called twice."""
 
-    def __init__(self, url: str, clock: Clock, *, ca_file: Path | None = None, proxy: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        *,
+        ca_file: Path | None = None,
+        proxy: str = "",
+        client: "ClientCertificate | None" = None,
+    ) -> None:
         """Make one; nothing is opened yet.
 
         Args:
@@ -48,10 +56,12 @@ class Connection:
             clock: For deadlines.
             ca_file: Certificates to trust instead of the system's.
             proxy: `http://[USER:PASSWORD@]HOST:PORT` to go through; "" for none.
+            client: What shows the server who asks; None for nothing. Its files may be replaced.
 
         Raises:
             Rejected: `bad_url`; what may be a password is not repeated.
         """
+        self._client = client
         parts = _parts_of(url)
         self._host, self._port, self._clock = parts.hostname or "", parts.port, clock
         self._proxy = parse_proxy(proxy) if proxy else None
@@ -129,6 +139,8 @@ class Connection:
 
     def _open(self, timeout_seconds: float) -> http.client.HTTPConnection:
         if self._connection is None:
+            if self._tls is not None and self._client is not None:
+                self._client.load(self._tls)
             proxy = self._proxy
             host, port = (self._host, self._port) if proxy is None else (proxy.host, proxy.port)
             if self._tls is None:
@@ -199,6 +211,30 @@ class _TimedReader(io.RawIOBase):
         """Close it; may be called twice."""
         self._raw.close()
         super().close()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCertificate:
+    """What shows a server who asks.
+
+    Attributes:
+        certificate, key: PEM files.
+    """
+
+    certificate: Path
+    key: Path
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Have the next connection show it, as the files are now.
+
+        Raises:
+            OSError: They cannot be used; it says which, as the system does not.
+        """
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            words = f"the certificate {self.certificate} with the key {self.key} cannot be used: {error}"
+            raise OSError(words) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from secondsight.agent.client.connection import Answer, Connection
+from secondsight.agent.client.connection import Answer, ClientCertificate, Connection
 from secondsight.agent.client.secret import read_secret
 from secondsight.clock import Clock
 
 CONTENT_TYPE = "application/x-secondsight-frame"
 JSON_TYPE = "application/json"
 ANSWER_LIMIT_BYTES = 4 << 20
+TIMEOUT_SECONDS = 30.0
 URGENT = {"X-Secondsight-Priority": "0"}
 
 
@@ -65,13 +66,12 @@ class GatewayTransport:
         token_file: Path,
         clock: Clock,
         *,
-        timeout_seconds: float = 30.0,
         ca_file: Path | None = None,
         proxy: str = "",
+        client: ClientCertificate | None = None,
     ) -> None:
-        self._connection = Connection(gateway_url, clock, ca_file=ca_file, proxy=proxy)
+        self._connection = Connection(gateway_url, clock, ca_file=ca_file, proxy=proxy, client=client)
         self._token_file = token_file
-        self._timeout_seconds = timeout_seconds
 
     def post(self, body: bytes, *, urgent: bool = False) -> Answer:
         """Send a body; see `Transport`.
@@ -84,7 +84,7 @@ class GatewayTransport:
             "POST",
             "/v1/frames",
             headers,
-            timeout_seconds=self._timeout_seconds,
+            timeout_seconds=TIMEOUT_SECONDS,
             limit_bytes=ANSWER_LIMIT_BYTES,
             body=body,
         )
@@ -97,7 +97,7 @@ class GatewayTransport:
         """
         headers = {**self._headers(), **({"If-None-Match": etag} if etag else {})}
         return self._connection.request(
-            "GET", target, headers, timeout_seconds=self._timeout_seconds, limit_bytes=ANSWER_LIMIT_BYTES
+            "GET", target, headers, timeout_seconds=TIMEOUT_SECONDS, limit_bytes=ANSWER_LIMIT_BYTES
         )
 
     def enrol(self, secret: str, body: bytes) -> Answer:
@@ -111,7 +111,7 @@ class GatewayTransport:
             "POST",
             "/v1/agents/enroll",
             headers,
-            timeout_seconds=self._timeout_seconds,
+            timeout_seconds=TIMEOUT_SECONDS,
             limit_bytes=ANSWER_LIMIT_BYTES,
             body=body,
         )
