@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from secondsight.errors import Permanent, Rejected, Retryable, SecondsightError
@@ -53,7 +54,7 @@ def test_writes_are_refused(client: FlightStore, sql: str) -> None:
 
 def test_inserts_are_refused(client: FlightStore) -> None:
     with pytest.raises(Permanent):
-        client.insert("gpu_1s", None)
+        client.insert("gpu_1s", pa.table({"entity": ["GPU-a"]}))
 
 
 def test_only_the_user_may_enter(store: ChdbStore, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
 from secondsight.process.config import ServeConfig
+from secondsight.rollup.config import RollupConfig
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 TABLES: tuple[tuple[str, type[Any], str], ...] = (
@@ -52,6 +53,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[[agent.logs.files]]", LogFiles, "Some of these logs; may stand several times."),
     ("[gateway]", GatewayConfig, "What takes samples in."),
     ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
+    ("[rollup]", RollupConfig, "What makes rollups of 5 min, 1 h and 1 d."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
     ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),

@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     for name, text, run in (
         ("gateway", "take samples in", _gateway),
         ("processor", "turn the log into tables, and own the embedded store", _processor),
+        ("rollup", "make rollups of 5 min, 1 h and 1 d beside a processor", _rollup),
         ("api", "serve pages and the read API", _api),
     ):
         _add_part(commands, name, text, run)
@@ -234,6 +235,15 @@ def _processor(arguments: argparse.Namespace) -> int:
 
     settings = read_settings(arguments.config, os.environ, "processor")
     serve_processor(build(ServeConfig, settings, "processor"), SystemClock(), _stop_event())
+    return 0
+
+
+def _rollup(arguments: argparse.Namespace) -> int:
+    from secondsight.rollup.config import RollupConfig
+    from secondsight.rollup.serve import serve_rollup
+
+    settings = read_settings(arguments.config, os.environ, "rollup")
+    serve_rollup(build(RollupConfig, settings, "rollup"), SystemClock(), _stop_event())
     return 0
 
 

@@ -157,6 +157,7 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     settings = ("--config", str(config))
     parts = [
         Part("processor", ("processor", *settings), (data / "run" / "store.address").exists),
+        Part("rollup", ("rollup", *settings), lambda: True),
         Part("gateway", ("gateway", *settings), lambda: answers(options.host, gateway_port, "/healthz"), (inner,)),
         Part("api", ("api", *settings), lambda: answers(options.host, public_port, "/healthz"), (public,)),
     ]
@@ -174,6 +175,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
     tables: dict[str, dict[str, object]] = {
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
         "processor": {"data": data},
+        "rollup": {"data": data},
         "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
         "agent": {
             "gateway": gateway_url,

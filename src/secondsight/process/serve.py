@@ -2,89 +2,42 @@
 
 import logging
 import threading
-from collections.abc import Callable
 
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
-from secondsight.contracts import LogConsumer
+from secondsight.contracts import Store
 from secondsight.errors import Retryable
-from secondsight.log.embedded import EmbeddedConsumer
-from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.retention import enforce_retention
-from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
+from secondsight.log.topics import INGEST_TOPIC
 from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
+from secondsight.process.opening import Log, open_log, open_store, until_there
 from secondsight.process.run import Processor, ProcessorConfig
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.store.schema import tables
-from secondsight.store.serve import start_store_server
 from secondsight.store.spec import TableSpec
 
 logger = logging.getLogger(__name__)
 
-DEFINITIONS_GROUP = "processor-definitions"
 RETENTION_SECONDS = 60.0
-TOPICS_SECONDS = 1.0
 MIB = 1 << 20
 
 
 def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:
     """Process until `stop` is set, then write and commit what was taken in.
 
+    Servers that are away are waited for.
+
     Raises:
-        Retryable: Another process owns the store's folder, or the log cannot be read.
+        Retryable: Another process owns the folder of an embedded store.
+        Permanent: A server refuses; the message names the setting.
     """
-    catalog = load_catalog(config.catalogue)
-    store = ChdbStore(config.data / "hot", config.readers, clock=clock)
-    try:
-        migrate(store, catalog)
-        server = start_store_server(store, config.data / "run")
-        try:
-            consumers = _consumers(config, clock, stop)
-            if consumers is not None:
-                _process(config, consumers, store, clock, stop)
-        finally:
-            server.close()
-    finally:
-        store.close()
+    with open_store(config, clock, stop) as store:
+        log = open_log(config, clock, stop) if store is not None else None
+        if store is not None and log is not None:
+            _process(config, log, store, clock, stop)
 
 
-Consumers = tuple[LogConsumer, Callable[[], LogConsumer]]
-
-
-def _consumers(config: ServeConfig, clock: Clock, stop: threading.Event) -> Consumers | None:
-    """Return what reads the log, or None if `stop` was set before there was one."""
-    if config.kafka is not None:
-        return _kafka_consumers(config.kafka, stop)
-    root = config.data / "log"
-
-    def open_definitions() -> LogConsumer:
-        return EmbeddedConsumer(root, DEFINITIONS_TOPIC, DEFINITIONS_GROUP, clock)
-
-    return EmbeddedConsumer(root, INGEST_TOPIC, PROCESSOR_GROUP, clock), open_definitions
-
-
-def _kafka_consumers(kafka: KafkaConfig, stop: threading.Event) -> Consumers | None:
-    from secondsight.log.kafka.admin import missing_topics  # only where the extra is installed
-    from secondsight.log.kafka.consumer import KafkaConsumer
-    from secondsight.log.kafka.reader import KafkaReader
-
-    ingest, definitions = ingest_topic(), definitions_topic()
-    while missing := missing_topics(kafka, (ingest, definitions)):
-        logger.info("waiting for a gateway to make the topics %s", ", ".join(missing))
-        if stop.wait(TOPICS_SECONDS):
-            return None
-    return KafkaConsumer(kafka, ingest, PROCESSOR_GROUP), lambda: KafkaReader(kafka, definitions)
-
-
-def _process(
-    config: ServeConfig,
-    consumers: Consumers,
-    store: ChdbStore,
-    clock: Clock,
-    stop: threading.Event,
-) -> None:
+def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: threading.Event) -> None:
     settings = ProcessorConfig(
         raw_rows=config.raw_rows,
         raw_seconds=config.raw_seconds,
@@ -92,7 +45,14 @@ def _process(
         rollup_seconds=config.rollup_seconds,
         window_bytes=config.window_mib * MIB,
     )
-    processor = Processor(*consumers, store, load_catalog(config.catalogue), clock, settings)
+    catalog = load_catalog(config.catalogue)
+    processor = until_there(
+        lambda: Processor(log.consumer, log.open_definitions, store, catalog, clock, settings), stop
+    )
+    if processor is None:
+        log.consumer.close()
+        return
+    log.attach(processor)
     checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched)
     checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
     checking.start()

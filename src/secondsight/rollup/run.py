@@ -41,6 +41,7 @@ INSERT_ROWS = 50_000
 WINDOWS_AT_ONCE = 200
 
 Lane = tuple[EntityKind, Level]
+_NOTHING = Mark(0, 0)
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Roller:
         self._changes: dict[Lane, dict[Work, _Change]] = {lane: {} for lane in self._lanes}
         self._seen: dict[Lane, int] | None = None
         self._kept: dict[Lane, int] = {}
+        self._kept_version = 0
         self._kept_at = clock.monotonic_seconds()
 
     @property
@@ -152,7 +154,8 @@ class Roller:
     def _make(self, lane: Lane, works: list[Work]) -> int:
         """Make those of some windows whose source is not what it was; return how many."""
         marks, made = source_marks(self._store, works), made_marks(self._store, works)
-        stale = [work for work in works if marks.get(work, Mark(0, 0)) != made.get(work)]
+        stale = [work for work in works if marks.get(work, _NOTHING) != made.get(work, (None, 0))[0]]
+        notes = {work: (marks.get(work, _NOTHING), made[work][1] + 1 if work in made else 1) for work in stale}
         waiting: list[Any] = []
         done: list[Work] = []
         for work in stale:
@@ -160,24 +163,23 @@ class Roller:
                 waiting += make_window(self._store, self._catalog, self._specs[work.table], work)
                 done.append(work)
             except Retryable:
-                self._write(works[0].table, waiting, done, marks)
+                self._write(works[0].table, waiting, done, notes)
                 raise
             except SecondsightError:
                 logger.exception("%s at %d of cluster %s cannot be made", work.table, work.start_ms, work.cluster)
             if sum(table.num_rows for table in waiting) >= INSERT_ROWS:
-                self._write(work.table, waiting, done, marks)
+                self._write(work.table, waiting, done, notes)
                 waiting, done = [], []
-        self._write(works[0].table, waiting, done, marks)
+        self._write(works[0].table, waiting, done, notes)
         for work in works:
             self._changes[lane].pop(work, None)
         return len(stale)
 
-    def _write(self, table: str, rows: list[Any], works: list[Work], marks: Mapping[Work, Mark]) -> None:
+    def _write(self, table: str, rows: list[Any], works: list[Work], notes: Mapping[Work, tuple[Mark, int]]) -> None:
         if rows:
             self._store.insert(table, _joined(rows))
         if works:
-            now_ms = self._clock.now_ms()
-            found = [marks.get(work, Mark(0, 0)) for work in works]
+            found = [notes[work][0] for work in works]
             columns: dict[str, ColumnValues] = {
                 "table_name": constant(table, len(works)),
                 "tenant_id": [work.tenant for work in works],
@@ -185,13 +187,14 @@ class Roller:
                 "window_start": np.array([work.start_ms // 1000 for work in works], np.int64),
                 "source_rows": np.array([mark.rows for mark in found], np.uint64),
                 "source_version": np.array([mark.version for mark in found], np.uint64),
-                "made_at": np.full(len(works), now_ms, np.int64),
-                "version": np.full(len(works), now_ms, np.uint64),
+                "made_at": np.full(len(works), self._clock.now_ms(), np.int64),
+                "version": np.array([notes[work][1] for work in works], np.uint64),
             }
             self._store.insert("rollups_made", arrow_table(self._specs["rollups_made"], columns))
 
     def _load_seen(self) -> dict[Lane, int]:
-        rows = self._store.query("SELECT table_name, block FROM rollups_seen FINAL").to_pylist()
+        rows = self._store.query("SELECT table_name, block, version FROM rollups_seen FINAL").to_pylist()
+        self._kept_version = max((row["version"] for row in rows), default=0)
         kept = {row["table_name"]: int(row["block"]) for row in rows}
         return {lane: kept.get(rollup_table(lane[0], lane[1].name), 0) for lane in self._lanes}
 
@@ -208,10 +211,10 @@ class Roller:
         columns: dict[str, ColumnValues] = {
             "table_name": [rollup_table(kind, level.name) for kind, level in changed],
             "block": np.array([settled[lane] for lane in changed], np.int64),
-            "version": np.full(len(changed), self._clock.now_ms(), np.uint64),
+            "version": np.full(len(changed), self._kept_version + 1, np.uint64),
         }
         self._store.insert("rollups_seen", arrow_table(self._specs["rollups_seen"], columns))
-        self._kept = settled
+        self._kept, self._kept_version = settled, self._kept_version + 1
 
 
 def _bases(changes: Iterable[_Change]) -> Iterable[int]:

@@ -90,22 +90,25 @@ def source_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
     return found
 
 
-def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
-    """Return what the source rows of windows of one table said when they were made.
+def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, tuple[Mark, int]]:
+    """Return what the source rows of windows of one table said when they were made, and how often they were.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    found: dict[Work, Mark] = {}
+    found: dict[Work, tuple[Mark, int]] = {}
     for some in _of_one_cluster(works):
         rows = store.query(
-            "SELECT toInt64(toUnixTimestamp(window_start)) AS start, source_rows, source_version "
+            "SELECT toInt64(toUnixTimestamp(window_start)) AS start, source_rows, source_version, version "
             "FROM rollups_made FINAL WHERE table_name = {table:String} AND tenant_id = {tenant:String} "
             "AND cluster_id = {cluster:String} AND window_start >= toDateTime({start:UInt32}, 'UTC') "
             "AND window_start < toDateTime({end:UInt32}, 'UTC')",
             _reach(some) | {"table": some[0].table},
         )
-        marks = {row["start"] * 1000: Mark(row["source_rows"], row["source_version"]) for row in rows.to_pylist()}
+        marks = {
+            row["start"] * 1000: (Mark(row["source_rows"], row["source_version"]), row["version"])
+            for row in rows.to_pylist()
+        }
         found |= {each: marks[each.start_ms] for each in some if each.start_ms in marks}
     return found
 

@@ -1,4 +1,4 @@
-"""Read a store that another process owns, through its Flight server."""
+"""Read a store that another process owns, through its Flight server, and hand it rollups to write."""
 
 import threading
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 from pyarrow import flight as untyped_flight
 
-from secondsight.errors import Rejected, Retryable
+from secondsight.errors import Retryable
 from secondsight.store.failures import StoreBusy
 from secondsight.store.messages import decode_failure, encode_request
 from secondsight.store.statement import DEADLINE_SECONDS, KILL_GRACE_SECONDS, WAIT_FOR_READER_SECONDS
@@ -20,7 +20,9 @@ _flight: Any = untyped_flight
 
 
 class FlightStore:
-    """A read-only `contracts.Store`. Safe to call from several threads; survives restarts of the server.
+    """A `contracts.Store` that writes only what its owner allows.
+
+    Safe to call from several threads; survives restarts of the server.
 
     Args:
         address: `grpc+unix://...`, or the file `store.address`, which is read again at each new connection.
@@ -32,9 +34,25 @@ class FlightStore:
         self._client: Any = None
         self._closed = False
 
-    def insert(self, table: str, data: Any) -> None:  # noqa: ARG002 - the contract's arguments
-        """Refuse: only the owner of a store writes."""
-        raise Rejected("read_only", f"cannot insert into {table}: only the owner of the store writes")
+    def insert(self, table: str, data: Any) -> None:
+        """Have the owner insert an Arrow table.
+
+        Raises:
+            Rejected(read_only): The owner takes no rows for the table.
+            Retryable: The server is away, stopped, restarting or busy; inserting the same rows again is right.
+        """
+        options = _flight.FlightCallOptions(timeout=_patience_seconds(None))
+        client = self._connected()
+        try:
+            list(client.list_actions(_flight.FlightCallOptions(timeout=LIFE_SECONDS)))
+            writer, _ = client.do_put(_flight.FlightDescriptor.for_command(table.encode()), data.schema, options)
+            with writer:
+                writer.write_table(data)
+        except _flight.FlightServerError as error:
+            raise decode_failure(error.extra_info) from None
+        except (_flight.FlightError, OSError) as error:
+            self._forget(client)
+            raise StoreBusy(f"the store server is away: {type(error).__name__}", retry_after_seconds=1.0) from None
 
     def query(
         self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None

@@ -77,6 +77,12 @@ def coarse_table(
     )
 
 
+def others_tables() -> frozenset[str]:
+    """Return the tables that the stage of rollups writes."""
+    made = (spec.name for spec in made_tables())
+    return frozenset([*made, *(f"{kind.value}_{level.name}" for kind in EntityKind for level in LEVELS)])
+
+
 def made_tables() -> tuple[TableSpec, ...]:
     """Return the tables that say what rollups were made of, and up to which part of a source all is seen."""
     made = TableSpec(

@@ -1,7 +1,8 @@
-"""Answer reads of a store to other processes of the same user, as Arrow Flight on a Unix socket.
+"""Answer reads of a store to other processes of the same user, as Arrow Flight on a Unix socket, and take rollups.
 
 The socket lies in a folder that only its user may enter, and its address in `store.address` beside it. A request is a
-ticket (`messages.py`); an answer is a stream of record batches. Statements that write are refused.
+ticket (`messages.py`); an answer is a stream of record batches. Statements that write are refused, and rows are taken
+for the tables alone that the owner names.
 """
 
 import logging
@@ -51,8 +52,10 @@ class StoreServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def start_store_server(store: ChdbStore, run_dir: Path) -> StoreServer:
+def start_store_server(store: ChdbStore, run_dir: Path, writable: frozenset[str] = frozenset()) -> StoreServer:
     """Serve `store` from threads of this process, and write the address to `run_dir`/store.address.
+
+    Others may insert into the tables that are `writable`.
 
     The store is not closed with the server. What a killed predecessor left in `run_dir` is replaced: the owner of the
     store's folder owns the address too.
@@ -62,7 +65,7 @@ def start_store_server(store: ChdbStore, run_dir: Path) -> StoreServer:
     socket_path = folder / "sock"
     socket_path.unlink(missing_ok=True)
     address = f"grpc+unix://{socket_path}"
-    server = _handler_class()(store, address)
+    server = _handler_class()(store, address, writable)
     address_file = run_dir / ADDRESS_FILE
     _write_whole(address_file, address)
     return StoreServer(server, address, address_file, folder)
@@ -80,13 +83,25 @@ def answer(store: ChdbStore, ticket: bytes) -> Any:
     return store.query(request.sql, request.params, request.settings)
 
 
+def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> None:
+    """Insert rows that another process made.
+
+    Raises:
+        Rejected(read_only): Others may not write to the table.
+    """
+    if table not in writable:
+        raise Rejected("read_only", f"cannot insert into {table}: only the owner of the store writes")
+    store.insert(table, rows)
+
+
 def _handler_class() -> Any:
     """Return the Flight server class; made late, because its base is untyped."""
 
     class Handler(_flight.FlightServerBase):  # type: ignore[misc] # the base is untyped
-        def __init__(self, store: ChdbStore, address: str) -> None:
+        def __init__(self, store: ChdbStore, address: str, writable: frozenset[str]) -> None:
             super().__init__(address)
             self._store = store
+            self._writable = writable
 
         def list_actions(self, _context: Any) -> list[Any]:
             """Say that the server is alive; there are no actions."""
@@ -95,6 +110,12 @@ def _handler_class() -> Any:
         def do_get(self, _context: Any, ticket: Any) -> Any:
             try:
                 return _flight.RecordBatchStream(answer(self._store, ticket.ticket))
+            except SecondsightError as error:
+                raise _flight.FlightServerError("refused", encode_failure(error)) from None
+
+        def do_put(self, _context: Any, descriptor: Any, reader: Any, _writer: Any) -> None:
+            try:
+                take(self._store, descriptor.command.decode(), reader.read_all(), self._writable)
             except SecondsightError as error:
                 raise _flight.FlightServerError("refused", encode_failure(error)) from None
 

@@ -1,0 +1,24 @@
+"""Say what the stage that makes rollups can be told."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RollupConfig:
+    """Settings of the stage that makes rollups of 5 min, 1 h and 1 d; one runs beside each store.
+
+    Attributes:
+        data: Folder of the platform: it holds the address of the store.
+        store: Address of the store, or a file that holds it; "" stands for `run/store.address` in `data`.
+        catalogue: Further catalogue files of the operator; the same as the processor has.
+    """
+
+    data: Path
+    store: str = ""
+    catalogue: tuple[Path, ...] = ()
+
+    @property
+    def store_address(self) -> str | Path:
+        """Return the store's address, or the file that holds it."""
+        return self.store if "://" in self.store else Path(self.store or self.data / "run" / "store.address")

@@ -1,0 +1,107 @@
+"""The stage that makes rollups, beside the owner of the store: it writes through its server, and survives crashes."""
+
+import pytest
+
+from process_rig import CATALOG
+from secondsight.errors import Rejected, Retryable
+from secondsight.rollup.run import SEEN_SECONDS, Roller
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.client import FlightStore
+from secondsight.store.coarse import others_tables
+from secondsight.store.migrate import migrate
+from secondsight.store.serve import start_store_server
+from test_rollup import DAY_MS, ENERGY, POWER, T0, WIDTHS, Site, read
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
+    migrate(opened, CATALOG)
+    yield opened
+    opened.close()
+
+
+class Dying:
+    """A store whose owner goes away after some inserts."""
+
+    def __init__(self, store, inserts):
+        self._store, self._left = store, inserts
+        self.query = store.query
+
+    def insert(self, table, data):
+        if not self._left:
+            raise Retryable("gone")
+        self._left -= 1
+        self._store.insert(table, data)
+
+    def close(self):
+        pass
+
+
+def fill(site):
+    for number in range(0, 700, 20):
+        site.send({POWER: 1000 * number, ENERGY: number}, T0 + 1000 * number, sequence=number + 1)
+
+
+def test_another_process_reads_and_writes_through_the_owner(store, tmp_path):
+    server = start_store_server(store, tmp_path, others_tables())
+    remote = FlightStore(tmp_path / "store.address")
+    try:
+        site = Site(store, "remote")
+        site.roller = Roller(remote, CATALOG, site.rig.clock)
+        fill(site)
+        site.settle()
+        site.check()
+        rows = remote.query("SELECT * FROM gpu_1s LIMIT 1")
+        with pytest.raises(Rejected) as refused:
+            remote.insert("gpu_1s", rows)
+        assert refused.value.code == "read_only"
+    finally:
+        remote.close()
+        server.close()
+
+
+@pytest.mark.parametrize("inserts", (0, 1, 2, 3, 5))
+def test_a_crash_after_any_insert_changes_nothing(store, inserts):
+    site = Site(store, f"crash-{inserts}")
+    fill(site)
+    site.rig.settle()
+    dying = Roller(Dying(store, inserts), CATALOG, site.rig.clock)
+    for _ in range(4):
+        site.rig.clock.move(DAY_MS / 1000)
+        site.rig.processor.step()
+        try:
+            dying.step()
+        except Retryable:
+            break
+    site.settle()
+    site.check()
+
+
+def test_what_is_seen_is_kept_once_all_of_it_is_made(store):
+    site = Site(store, "seen")
+    fill(site)
+    site.settle()
+    site.rig.clock.move(SEEN_SECONDS)
+    site.roller.step()
+    assert site.roller.waiting == 0
+    again = Roller(store, CATALOG, site.rig.clock)
+    again.step()
+    assert again.waiting == 0
+    kept = store.query("SELECT table_name, block FROM rollups_seen FINAL").to_pylist()
+    assert {f"gpu_{level}" for level in WIDTHS} <= {row["table_name"] for row in kept if row["block"]}
+
+
+def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(store, tmp_path, caplog):
+    site = Site(store, "anew")
+    fill(site)
+    site.settle()
+    assert site.roller._seen is not None
+    for lane in site.roller._seen:
+        site.roller._seen[lane] += 1_000_000
+    site.rig.clock.move(DAY_MS / 1000)
+    site.roller.step()
+    site.rig.clock.move(DAY_MS / 1000)
+    site.roller.step()
+    assert "fewer inserts than were seen" in caplog.text
+    assert len(read(store, "gpu_1h", "anew")) == 1
