@@ -204,6 +204,18 @@ def test_a_compacted_topic_keeps_the_newest_of_each_key(log):
         reader.close()
 
 
+def test_a_reader_that_does_not_wait_gives_all_that_is_there(log):
+    log.writer().append([(str(number % 7).encode(), str(number).encode()) for number in range(500)])
+    reader = KafkaReader(log.config, TOPIC)
+    log.closing.append(reader)
+    got: list[bytes] = []
+    while records := reader.poll(500, 0.0).records:
+        got += values(records)
+    assert sorted(map(int, got)) == list(range(500))
+    log.writer().append([(b"k", b"more")])
+    assert values(reader.poll(500, 0.0).records) == [b"more"]
+
+
 def test_a_reader_from_the_end_sees_what_is_appended_from_then_on(log):
     writer = log.writer()
     writer.append([(str(number).encode(), b"old") for number in range(9)])

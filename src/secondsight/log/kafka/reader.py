@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import confluent_kafka as kafka
 
 from secondsight.contracts import Polled
-from secondsight.errors import Permanent
+from secondsight.errors import Permanent, Retryable
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.fetch import Fetched
 from secondsight.log.kafka.trouble import Trouble, error_of, new_client
@@ -26,18 +26,26 @@ class KafkaReader:
         self._fetched = Fetched(self._name, self._trouble)
         told = {"group.id": f"{config.prefix}reader", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
         self._consumer = new_client(kafka.Consumer, config, self._trouble, told)
-        self._start = kafka.OFFSET_END if from_end else kafka.OFFSET_BEGINNING
-        self._numbers: tuple[int, ...] = ()
+        self._from_end = from_end
+        self._next: dict[int, int] = {}
 
     def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
-        """Return up to `max_bytes` of records, waiting up to `wait_seconds` for one.
+        """Return up to `max_bytes` of records, waiting up to `wait_seconds` for one that is still to be appended.
+
+        What is there already is waited for as long as brokers may take, so that no records means that all are read.
 
         Raises:
             Retryable: The brokers are away.
         """
-        if not self._numbers:
+        if not self._next:
             self._assign()
-        return Polled(self._fetched.take(self._consumer, max_bytes, wait_seconds), self._numbers)
+        records = self._fetched.take(self._consumer, max_bytes, wait_seconds)
+        if not records and self._is_behind():
+            records = self._fetched.take(self._consumer, max_bytes, self._config.open_seconds)
+            if not records:
+                raise Retryable(f"topic {self._name} cannot be read: it holds records, and none came")
+        self._next.update({record.partition: record.offset + 1 for record in records})
+        return Polled(records, tuple(sorted(self._next)))
 
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Refuse: what has no group has no offsets.
@@ -54,7 +62,21 @@ class KafkaReader:
     def _assign(self) -> None:
         try:
             topic = self._consumer.list_topics(self._name, timeout=self._config.open_seconds).topics[self._name]
+            begin = {number: self._ends(number)[self._from_end] for number in topic.partitions}
+            self._consumer.assign([kafka.TopicPartition(self._name, *place) for place in begin.items()])
         except kafka.KafkaException as error:
             raise self._trouble.failure(f"topic {self._name} cannot be read", error_of(error)) from error
-        self._numbers = tuple(sorted(topic.partitions))
-        self._consumer.assign([kafka.TopicPartition(self._name, number, self._start) for number in self._numbers])
+        self._next = begin
+
+    def _is_behind(self) -> bool:
+        """Tell whether the topic holds records that were not given yet."""
+        try:
+            return any(self._ends(number)[1] > offset for number, offset in self._next.items())
+        except kafka.KafkaException as error:
+            raise self._trouble.failure(f"topic {self._name} cannot be read", error_of(error)) from error
+
+    def _ends(self, number: int) -> tuple[int, int]:
+        """Return the first offset of a partition, and the one after its last."""
+        place = kafka.TopicPartition(self._name, number)
+        low, high = self._consumer.get_watermark_offsets(place, timeout=self._config.open_seconds)
+        return low, high
