@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.store.clickhouse.config import ClickHouseConfig
+
 
 @dataclass(frozen=True, slots=True)
 class ApiConfig:
@@ -13,6 +15,8 @@ class ApiConfig:
         listen: `HOST:PORT`, or `fd:N` for a listening socket that the parent hands down.
         gateway: Address that ingest requests are passed on to, `http://HOST:PORT`; "" refuses them.
         store: Address of the store, or a file that holds it; "" stands for `run/store.address` in `data`.
+        clickhouse: Server that keeps the tables, instead of `store`.
+        readers: Questions that are put to it at once; further ones wait.
         metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
         catalogue: Further catalogue files of the operator.
         static: Folder of the built pages, or None for those of this package.
@@ -25,6 +29,8 @@ class ApiConfig:
     listen: str = "127.0.0.1:8470"
     gateway: str = ""
     store: str = ""
+    clickhouse: ClickHouseConfig | None = None
+    readers: int = 8
     metadata: str = ""
     catalogue: tuple[Path, ...] = ()
     static: Path | None = None

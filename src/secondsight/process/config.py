@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondsight.log.kafka.config import KafkaConfig
+from secondsight.store.clickhouse.config import ClickHouseConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,8 @@ class ServeConfig:
     Attributes:
         data: Folder of the platform: log, store, addresses.
         kafka: Brokers that hold the log, instead of files in `data`; they keep it as their topics say.
+        clickhouse: Server that keeps the tables, instead of files in `data`; wanted where several processors share the
+            log.
         readers: Questions that the store answers at once; further ones wait.
         log_hours: Age beyond which segments of the log are deleted, once they are processed.
         log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
@@ -26,6 +29,7 @@ class ServeConfig:
 
     data: Path
     kafka: KafkaConfig | None = None
+    clickhouse: ClickHouseConfig | None = None
     readers: int = 4
     log_hours: float = 48.0
     log_mib: int = 32_768
