@@ -114,9 +114,15 @@ class Api:
 
 
 @contextlib.contextmanager
-def platform(folder: Path, store: ChdbStore, catalogue: tuple[Path, ...] = (), **settings: Any) -> Iterator[Platform]:
+def platform(
+    folder: Path,
+    store: ChdbStore,
+    catalogue: tuple[Path, ...] = (),
+    clock: ManualClock | None = None,
+    **settings: Any,
+) -> Iterator[Platform]:
     """Serve a platform whose log lies in a folder of its own."""
-    clock = ManualClock(NOW_MS)
+    clock = clock or ManualClock(NOW_MS)
     with serving(folder, clock, catalogue=catalogue, **settings) as run:
         made = Platform(run, store, clock, catalogue)
         try:

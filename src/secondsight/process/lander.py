@@ -28,10 +28,15 @@ HISTORY = "event_history"
 
 
 class Lander:
-    """Hands rows to the writer of a world. One thread uses it."""
+    """Hands rows to the writer of a world. One thread uses it.
+
+    Attributes:
+        letters: Dead letters so far.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.letters = 0
 
     def note_losses(self, source: Source, position: Position, plan: SchemaPlan | None, decoded: Decoded | None) -> None:
         """Dead-letter what has no place; frames without a plan have scalars that all do."""
@@ -89,5 +94,6 @@ class Lander:
 
     def dead(self, row: Row) -> None:
         """Count and keep a dead letter."""
+        self.letters += 1
         self._world.metrics.count("processor_dead_letters_total", stage=row["stage"], code=row["code"])
         self._world.writer.landing.add("dead_letters", row)

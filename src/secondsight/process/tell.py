@@ -1,10 +1,10 @@
 """Say what a frame tells the ledger: how many rows and values of which ticks, in which window, and what was refused."""
 
-import base64
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from secondsight.process.spans import SpanKey
 from secondsight.process.stacks import Likeness, Member
 from secondsight.wire.content import Event, Frame, Header, ScalarBlock
 from secondsight.wire.envelope import Envelope
-from secondsight.wire.header import HeadView, read_header
+from secondsight.wire.header import HeadView
+from secondsight.wire.letters import marked_header
 from secondsight.wire.scalars import MIXED
 from secondsight.wire.stacks import tick_times, values_by_tick
 
@@ -68,25 +69,23 @@ def items_of_future(source: Source, stored: int) -> Iterator[Item]:
             yield _item_of_tick(source.envelope, header, definitions, times_ms[number], counts)
 
 
-def items_of_mark(envelope: Envelope, row: Row, said: Mapping[str, object]) -> Iterator[Item]:
-    """Give what was refused and is sent again, as counting nothing any more; `said` is a mark, see `wire.letters`."""
-    stage, first = (
-        str(said.get("letter_stage", "")),
-        replace(envelope, ingest_time_ms=_integer(said["letter_ingest_ms"])),
-    )
-    row = row | {"stage": stage}
-    version = envelope.ingest_time_ms
-    frame = base64.b64decode(str(said.get("header_base64", "")))
-    if not frame:
-        refused = item_of_gateway(first, row, said)
-        items = [] if refused is None else [refused]
+def items_of_mark(envelope: Envelope, row: Row, said: Mapping[str, Any]) -> Iterator[Item]:
+    """Give what was refused and is sent again, as counting nothing any more; `said` is a mark, see `wire.letters`.
+
+    Raises:
+        Rejected: `bad_refusal`.
+    """
+    stage, frame = str(said.get("letter_stage", "")), said.get("frame")
+    first = replace(envelope, ingest_time_ms=max(_integer(said.get("letter_ingest_ms")), 0))
+    if frame is None:
+        items = [item_of_gateway(first, row | {"stage": stage}, said)]
     elif stage == QUARANTINE:
-        items = list(_items_after(first, read_header(frame).header))
+        items = [*_items_after(first, marked_header(frame))]
     else:
-        whole = None if row["metric"] else item_of_refused(first, read_header(frame).header, row["code"])
-        items = [] if whole is None else [whole]
+        items = [None if row["metric"] else item_of_refused(first, marked_header(frame), row["code"])]
     for item in items:
-        yield replace(item, rows=0, values=0, version=version)
+        if item is not None:
+            yield replace(item, rows=0, values=0, version=envelope.ingest_time_ms)
 
 
 def _items_after(envelope: Envelope, header: Header) -> Iterator[Item]:

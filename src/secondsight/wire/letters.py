@@ -5,13 +5,17 @@ reads the record can tell whether a name is right. A mark is a refusal record of
 log right before what was sent again.
 """
 
-import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import orjson
+
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind
+from secondsight.wire.content import Header
 
 REPLAYED = "replayed"
 
@@ -43,7 +47,9 @@ def letter_id(partition: int, offset: int, stage: str, code: str, metric: str) -
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def mark_of(letter: Letter, said: Mapping[str, Any], ingest_time_ms: int, message: str, header: bytes = b"") -> bytes:
+def mark_of(
+    letter: Letter, said: Mapping[str, Any], ingest_time_ms: int, message: str, header: Header | None = None
+) -> bytes:
     """Return the body of the record that says that a dead letter was sent again.
 
     Args:
@@ -64,6 +70,54 @@ def mark_of(letter: Letter, said: Mapping[str, Any], ingest_time_ms: int, messag
             "letter_id": str(letter.id),
             "letter_stage": letter.stage,
             "letter_ingest_ms": ingest_time_ms,
-            "header_base64": base64.b64encode(header).decode(),
+            "frame": None if header is None else _facts(header),
         }
     )
+
+
+def marked_header(facts: Mapping[str, Any]) -> Header:
+    """Return what a mark says of the header of its frame: ticks by event time, and what tells records apart.
+
+    Raises:
+        Rejected(bad_refusal): It does not say that.
+    """
+    try:
+        return Header(
+            kind=EntityKind(facts["kind"]),
+            collector_id=str(facts["collector_id"]),
+            host_id=str(facts["host_id"]),
+            source="",
+            spool_id=int(facts["spool_id"]),
+            first_sequence=int(facts["first_sequence"]),
+            last_sequence=int(facts["last_sequence"]),
+            boot_id="",
+            tick_times_ms=np.array(facts["event_times_ms"], np.int64),
+            interval_ms=int(facts["interval_ms"]),
+            clock_offset_ms=None,
+            clock_uncertainty_ms=0,
+            live=True,
+            rows=int(facts["rows"]),
+            values=int(facts["values"]),
+            quality_cells=0,
+            schema_hash=bytes.fromhex(facts["schema_hash"]),
+            entities_hash=bytes.fromhex(facts["entities_hash"]),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Rejected("bad_refusal", f"a mark cannot be read: {error}") from error
+
+
+def _facts(header: Header) -> dict[str, Any]:
+    return {
+        "kind": header.kind.value,
+        "collector_id": header.collector_id,
+        "host_id": header.host_id,
+        "spool_id": header.spool_id,
+        "first_sequence": header.first_sequence,
+        "last_sequence": header.last_sequence,
+        "event_times_ms": (header.tick_times_ms + header.correction_ms).tolist(),
+        "interval_ms": header.interval_ms,
+        "rows": header.rows,
+        "values": header.values,
+        "schema_hash": header.schema_hash.hex(),
+        "entities_hash": header.entities_hash.hex(),
+    }

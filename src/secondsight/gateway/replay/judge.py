@@ -67,7 +67,7 @@ class Judge:
             admitted_ms = now_ms
         self._require_time(frame, body, admitted_ms, now_ms)
         self._require_place(letter, frame)
-        header = b"" if said else body[: split(body)[0].header_bytes]
+        header = None if said else frame.header
         place = (envelope.tenant_id, envelope.region, envelope.cluster_id)
         key = partition_key(envelope.tenant_id, envelope.cluster_id, frame.header.host_id)
         mark = mark_of(letter, said or _said(frame), envelope.ingest_time_ms, message, header)
