@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.store.clickhouse.config import ClickHouseConfig
+
 
 @dataclass(frozen=True, slots=True)
 class RollupConfig:
@@ -11,11 +13,13 @@ class RollupConfig:
     Attributes:
         data: Folder of the platform: it holds the address of the store.
         store: Address of the store, or a file that holds it; "" stands for `run/store.address` in `data`.
+        clickhouse: Server that keeps the tables, instead of `store`: one, not a cluster of several.
         catalogue: Further catalogue files of the operator; the same as the processor has.
     """
 
     data: Path
     store: str = ""
+    clickhouse: ClickHouseConfig | None = None
     catalogue: tuple[Path, ...] = ()
 
     @property
