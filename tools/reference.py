@@ -27,8 +27,10 @@ from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConf
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
+from secondsight.log.kafka.config import KafkaConfig
 from secondsight.process.config import ServeConfig
 from secondsight.rollup.config import RollupConfig
+from secondsight.store.clickhouse.config import ClickHouseConfig
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 TABLES: tuple[tuple[str, type[Any], str], ...] = (
@@ -52,7 +54,13 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[agent.logs]", LogsConfig, "Logs of training jobs and inference engines that the agent follows."),
     ("[[agent.logs.files]]", LogFiles, "Some of these logs; may stand several times."),
     ("[gateway]", GatewayConfig, "What takes samples in."),
+    ("[gateway.kafka]", KafkaConfig, "Brokers that hold the log; `[processor.kafka]` has the same keys."),
     ("[processor]", ServeConfig, "What turns the log into tables; it owns the embedded store."),
+    (
+        "[processor.clickhouse]",
+        ClickHouseConfig,
+        "A server that keeps the tables; `[api.clickhouse]` and `[rollup.clickhouse]` have the same keys.",
+    ),
     ("[rollup]", RollupConfig, "What makes rollups of 5 min, 1 h and 1 d."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),

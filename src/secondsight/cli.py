@@ -172,6 +172,11 @@ def _add_up(commands: "argparse._SubParsersAction[_Parser]") -> None:
     )
     up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
     up.add_argument("--kafka", default="", metavar="BROKERS", help="keep the log in Kafka: HOST:PORT,HOST:PORT")
+    up.add_argument("--clickhouse", default="", metavar="URL", help="keep the tables in a server: https://HOST:8443")
+    up.add_argument("--clickhouse-user", default="default", metavar="NAME", help="who asks the server (default)")
+    up.add_argument("--clickhouse-password-file", type=Path, metavar="FILE", help="file that holds the password")
+    up.add_argument("--clickhouse-ca-file", type=Path, metavar="FILE", help="who signed the server's certificate")
+    up.add_argument("--processors", type=int, default=1, metavar="N", help="processes that share the log of Kafka (1)")
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -193,11 +198,23 @@ def _up(arguments: argparse.Namespace) -> int:
         history_seconds=_history_seconds(arguments.history or ("15m" if is_small else "0")),
         local_agent=not arguments.no_local_agent,
         kafka=arguments.kafka,
+        clickhouse=_clickhouse(arguments),
+        processors=arguments.processors,
     )
     clock = SystemClock()
     supervisor = Supervisor(options.data, clock, _say, dict(os.environ))
     stop_on_signals(supervisor)
     return 0 if run_up(options, clock, _say, supervisor) else 1
+
+
+def _clickhouse(arguments: argparse.Namespace) -> Any:
+    """Return the server that `up` was pointed at, if it was."""
+    from secondsight.store.clickhouse.config import ClickHouseConfig
+
+    if not arguments.clickhouse:
+        return None
+    files = arguments.clickhouse_password_file, arguments.clickhouse_ca_file
+    return ClickHouseConfig(arguments.clickhouse, arguments.clickhouse_user, files[0], ca_file=files[1])
 
 
 def _history_seconds(text: str) -> int:

@@ -19,6 +19,8 @@ from secondsight.access.tokens import Authenticator, TokenSpec, create_token
 from secondsight.agent.simulate.incidents import incident_named
 from secondsight.clock import Clock
 from secondsight.errors import Rejected
+from secondsight.store.clickhouse.config import ClickHouseConfig
+from secondsight.store.reach import reach_store
 from secondsight.supervise import Part, Supervisor, answers, listening_socket, lock_data
 
 TENANT = "default"
@@ -38,6 +40,8 @@ class UpOptions:
         history_seconds: Past that a new simulated fleet is given, in the background.
         local_agent: Collect from this machine too.
         kafka: Brokers that hold the log, `HOST:PORT` divided by commas; "" for files in `data`.
+        clickhouse: Server that keeps the tables; files in `data` if absent.
+        processors: How many processes share the log; more than one want brokers and a server.
     """
 
     data: Path
@@ -49,6 +53,8 @@ class UpOptions:
     history_seconds: int
     local_agent: bool
     kafka: str = ""
+    clickhouse: ClickHouseConfig | None = None
+    processors: int = 1
 
 
 def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervisor: Supervisor) -> bool:
@@ -62,7 +68,7 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
         OSError: The folder cannot be written.
     """
     data = options.data
-    _require(options)
+    _require(options, clock)
     lock = lock_data(data)
     try:
         for name in ("ready", "run/store.address"):
@@ -84,13 +90,30 @@ def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervi
         os.close(lock)
 
 
-def _require(options: UpOptions) -> None:
-    """Refuse before anything starts what no part could work with."""
+def _require(options: UpOptions, clock: Clock) -> None:
+    """Refuse before anything starts what no part could work with.
+
+    Raises:
+        Rejected: `bad_data`, `bad_config`, `unknown_incident`, or what a server refuses.
+        Retryable: A server is away.
+    """
     odd = sorted({letter for letter in str(options.data) if letter in "?#" or not letter.isprintable()})
     if odd:
         raise Rejected("bad_data", f"--data {str(options.data)!r} holds {odd[0]!r}", "choose a folder without it")
     for name in options.incidents:
         incident_named(name)
+    if options.processors < 1 or (options.processors > 1 and not (options.kafka and options.clickhouse)):
+        raise Rejected(
+            "bad_config",
+            f"{options.processors} processors cannot share files of this machine",
+            "say --kafka and --clickhouse as well, or --processors 1",
+        )
+    if options.clickhouse is not None:
+        store = reach_store("", options.clickhouse, clock)
+        try:
+            store.query("SELECT 1")
+        finally:
+            store.close()
 
 
 def simulated_clusters(fleet: tuple[int, int] | None) -> list[tuple[str, str, int]]:
@@ -150,13 +173,13 @@ def _make_token(data: Path, metadata: Engine, clock: Clock, name: str, spec: Tok
 
 
 def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> list[Part]:
-    data, config = options.data, options.data / "run" / "config.toml"
+    config = options.data / "run" / "config.toml"
     gateway_port, public_port = inner.getsockname()[1], public.getsockname()[1]
     config.parent.mkdir(mode=0o700, exist_ok=True)
     config.write_text(_settings(options, public, inner))
     settings = ("--config", str(config))
     parts = [
-        Part("processor", ("processor", *settings), (data / "run" / "store.address").exists),
+        *_processors(options, config),
         Part("rollup", ("rollup", *settings), lambda: True),
         Part("gateway", ("gateway", *settings), lambda: answers(options.host, gateway_port, "/healthz"), (inner,)),
         Part("api", ("api", *settings), lambda: answers(options.host, public_port, "/healthz"), (public,)),
@@ -168,13 +191,41 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     return parts
 
 
+def _processors(options: UpOptions, config: Path) -> list[Part]:
+    """Return the processors: one over the settings of all parts, further ones with their own name in the group."""
+    if options.clickhouse is None:
+        ready = (options.data / "run" / "store.address").exists
+        return [Part("processor", ("processor", "--config", str(config)), ready)]
+    parts = []
+    for number in range(1, options.processors + 1):
+        name = "processor" if number == 1 else f"processor-{number}"
+        own = config.with_name(f"{name}.toml")
+        own.write_text("".join(_table(*each) for each in _processor_tables(options, name).items()))
+        parts.append(Part(name, ("processor", "--config", str(own)), lambda: True))
+    return parts
+
+
+def _processor_tables(options: UpOptions, name: str) -> dict[str, dict[str, object]]:
+    tables: dict[str, dict[str, object]] = {"processor": {"data": options.data}}
+    if options.kafka:
+        tables["processor.kafka"] = {"brokers": options.kafka, "replication": 1, "instance": name}
+    if options.clickhouse is not None:
+        tables["processor.clickhouse"] = _clickhouse_table(options.clickhouse)
+    return tables
+
+
+def _clickhouse_table(config: ClickHouseConfig) -> dict[str, object]:
+    table: dict[str, object] = {"url": config.url, "user": config.user, "database": config.database}
+    files = {"password_file": config.password_file, "ca_file": config.ca_file}
+    return table | {name: path.absolute() for name, path in files.items() if path is not None}
+
+
 def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -> str:
     """Return the settings of every part as TOML."""
     data = options.data
     gateway_url = _address(options.host, inner)
     tables: dict[str, dict[str, object]] = {
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
-        "processor": {"data": data},
         "rollup": {"data": data},
         "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
         "agent": {
@@ -183,9 +234,12 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
             "spool_dir": data / "spool" / "agent",
         },
     }
+    tables |= _processor_tables(options, "processor")
     if options.kafka:
-        brokers = {"brokers": options.kafka, "replication": 1}
-        tables |= {"gateway.kafka": brokers, "processor.kafka": brokers}
+        tables["gateway.kafka"] = {"brokers": options.kafka, "replication": 1}
+    if options.clickhouse is not None:
+        server = _clickhouse_table(options.clickhouse)
+        tables |= {"api.clickhouse": server, "rollup.clickhouse": server}
     text = "".join(_table(name, values) for name, values in tables.items())
     return text + _simulate_settings(options, gateway_url)
 

@@ -9,10 +9,9 @@ from secondsight.api.forward import App
 from secondsight.api.services import Services, make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
-from secondsight.contracts import Store
 from secondsight.gateway.connection import Connection
 from secondsight.gateway.run import Server, open_listening
-from secondsight.store.client import FlightStore
+from secondsight.store.reach import reach_store
 
 
 def serve_api(config: ApiConfig, clock: Clock) -> None:
@@ -34,16 +33,9 @@ def open_services(config: ApiConfig, clock: Clock) -> Services:
     Raises:
         Retryable, Permanent: The metadata store cannot be opened.
     """
-    catalog, store = load_catalog(config.catalogue), _open_store(config, clock)
+    catalog = load_catalog(config.catalogue)
+    store = reach_store(config.store_address, config.clickhouse, clock, readers=config.readers, read_only=True)
     return make_services(config, store, open_metadata(config.metadata_address), catalog, clock)
-
-
-def _open_store(config: ApiConfig, clock: Clock) -> Store:
-    if config.clickhouse is None:
-        return FlightStore(config.store_address)
-    from secondsight.store.clickhouse.store import ClickHouseStore  # only where the extra is installed
-
-    return ClickHouseStore(config.clickhouse, config.readers, read_only=True, clock=clock)
 
 
 def server_config(app: App, config: ApiConfig) -> uvicorn.Config:
