@@ -92,6 +92,12 @@ class StoreContract:
         assert {spec.name: frozenset(c.name for c in spec.columns) for spec in tables(catalog)} == found
         assert schema_version(reader) == 1
 
+    def test_migrate_brings_settings_up_to_date(self, writer: Store) -> None:
+        writer.query("ALTER TABLE gpu_1s MODIFY SETTING merge_selector_base = 5")
+        (statement,) = migrate(writer, load_catalog())
+        assert statement.endswith("MODIFY SETTING merge_selector_base = 20")
+        assert migrate(writer, load_catalog()) == ()
+
     def test_migrate_adds_a_column_that_older_rows_lack(self, writer: Store, reader: Store, gpu: TableSpec) -> None:
         writer.insert(gpu.name, raw_row(gpu, 1, 400))
         writer.query("ALTER TABLE gpu_1s DROP COLUMN gpu_sm_active_ratio")

@@ -578,12 +578,12 @@ def test_a_partition_that_moves_away_and_back_is_read_again(store, tenant):
 
 
 def test_memory_pressure_writes_the_oldest_windows_early(store, tenant):
-    rig = Rig(store, config=ProcessorConfig(window_bytes=50_000))
+    rig = Rig(store, config=ProcessorConfig(window_bytes=1_000))
     for number in range(60):
         body = frame_bytes({("GPU-a", "", 0): {POWER: number}}, [T0 + 30_000 * number], sequence=number + 1, live=True)
         rig.send(body, T0 + 30_000 * number, tenant=tenant)
         rig.processor.step()
-    assert rig.processor.world.window_bytes() <= 50_000
+    assert rig.processor.world.window_bytes() <= 1_000
     assert rig.processor.metrics.total("processor_windows_pressed_total") > 0
     rig.settle()
     assert len(rollup_rows(store, tenant)) == 60

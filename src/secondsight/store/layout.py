@@ -97,7 +97,8 @@ ROLLUP_PARTITION = ("toDate(window_start)", "retention_class")
 COMPRESSED = (("default_compression_codec", "'ZSTD(1)'"),)
 WIDE_SETTINGS = (
     *COMPRESSED,
-    ("merge_selector_base", "10"),
+    ("auto_statistics_types", "''"),
+    ("merge_selector_base", "20"),
     ("nullable_serialization_version", "'allow_sparse'"),
     ("min_bytes_for_wide_part", str(64 << 20)),
 )

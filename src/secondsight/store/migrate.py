@@ -1,4 +1,4 @@
-"""Bring a store's tables up to the catalogue: create what is missing, add columns, never take anything away."""
+"""Bring a store's tables up to the catalogue: create what is missing, add columns, set settings, take nothing away."""
 
 from secondsight.contracts import Store
 from secondsight.store.deployment import EMBEDDED, Deployment
@@ -9,6 +9,7 @@ from secondsight.store.schema import (
     create_database,
     create_statements,
     fingerprint,
+    setting_statements,
     tables,
 )
 
@@ -26,7 +27,10 @@ def migrate(
     created = tuple(statement for name, statement in wanted.items() if name not in before)
     for statement in (create_database(database, deployment), *created):
         store.query(statement)
-    altered = alter_statements(before, catalog, database, deployment)
+    altered = (
+        *alter_statements(before, catalog, database, deployment),
+        *setting_statements({} if not before else existing_engines(store, database), catalog, database, deployment),
+    )
     for statement in altered:
         store.query(statement)
     if created or altered:
@@ -41,6 +45,14 @@ def existing_columns(store: Store, database: str = DATABASE) -> dict[str, frozen
         {"database": database},
     )
     return {row["table"]: frozenset(row["names"]) for row in found.to_pylist()}
+
+
+def existing_engines(store: Store, database: str = DATABASE) -> dict[str, str]:
+    """Return table -> its engine with keys and settings, as the store has it."""
+    found = store.query(
+        "SELECT name, engine_full FROM system.tables WHERE database = {database:String}", {"database": database}
+    )
+    return {row["name"]: row["engine_full"] for row in found.to_pylist()}
 
 
 def schema_version(store: Store) -> int:

@@ -99,6 +99,28 @@ def alter_statements(
     return tuple(statement for statement in statements if statement)
 
 
+def setting_statements(
+    engines: Mapping[str, str], catalog: Scalars, database: str = DATABASE, deployment: Deployment = EMBEDDED
+) -> tuple[str, ...]:
+    """Return the statements that bring settings up to date, one per table that has others.
+
+    Args:
+        engines: Table name -> its engine with keys and settings, as the store has it; tables it lacks are left out.
+        catalog: What the tables should hold.
+        database: Database of the tables.
+        deployment: Where they stand.
+    """
+    statements = []
+    for spec in map(deployment.of, tables(catalog)):
+        engine = engines.get(spec.name)
+        settings = (f"{name} = {value}" for name, value in spec.settings)
+        other = [setting for setting in settings if engine is not None and setting not in engine]
+        if other:
+            name = f"{quoted(database)}.{quoted(spec.name)}{deployment.on_cluster}"
+            statements.append(f"ALTER TABLE {name} MODIFY SETTING {', '.join(other)}")
+    return tuple(statements)
+
+
 def fingerprint(catalog: Scalars) -> int:
     """Return 64 bits that change when any table's DDL does."""
     text = "\n".join(spec.create_statement(DATABASE) for spec in tables(catalog))

@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_1s` (
   `tenant_id` LowCardinality(String),
@@ -71,7 +71,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1s` (
   `tenant_id` LowCardinality(String),
@@ -104,7 +104,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1s` (
   `tenant_id` LowCardinality(String),
@@ -137,7 +137,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_1s` (
   `tenant_id` LowCardinality(String),
@@ -170,7 +170,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1s` (
   `tenant_id` LowCardinality(String),
@@ -203,7 +203,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1s` (
   `tenant_id` LowCardinality(String),
@@ -236,7 +236,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(event_time), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfTenMinutes(event_time), host_id, entity, part, event_time, collector_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_30s` (
   `tenant_id` LowCardinality(String),
@@ -289,7 +289,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_30s` (
   `tenant_id` LowCardinality(String),
@@ -321,7 +321,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_30s` (
   `tenant_id` LowCardinality(String),
@@ -353,7 +353,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_30s` (
   `tenant_id` LowCardinality(String),
@@ -385,7 +385,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_30s` (
   `tenant_id` LowCardinality(String),
@@ -417,7 +417,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_30s` (
   `tenant_id` LowCardinality(String),
@@ -449,7 +449,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_30s` (
   `tenant_id` LowCardinality(String),
@@ -481,7 +481,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_30s` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toDate(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfHour(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_5m` (
   `tenant_id` LowCardinality(String),
@@ -537,7 +537,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_5m` (
   `tenant_id` LowCardinality(String),
@@ -570,7 +570,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_5m` (
   `tenant_id` LowCardinality(String),
@@ -603,7 +603,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_5m` (
   `tenant_id` LowCardinality(String),
@@ -636,7 +636,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_5m` (
   `tenant_id` LowCardinality(String),
@@ -669,7 +669,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_5m` (
   `tenant_id` LowCardinality(String),
@@ -702,7 +702,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_5m` (
   `tenant_id` LowCardinality(String),
@@ -735,7 +735,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1h` (
   `tenant_id` LowCardinality(String),
@@ -791,7 +791,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_1h` (
   `tenant_id` LowCardinality(String),
@@ -824,7 +824,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1h` (
   `tenant_id` LowCardinality(String),
@@ -857,7 +857,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1h` (
   `tenant_id` LowCardinality(String),
@@ -890,7 +890,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_1h` (
   `tenant_id` LowCardinality(String),
@@ -923,7 +923,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1h` (
   `tenant_id` LowCardinality(String),
@@ -956,7 +956,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1h` (
   `tenant_id` LowCardinality(String),
@@ -989,7 +989,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1d` (
   `tenant_id` LowCardinality(String),
@@ -1045,7 +1045,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_1d` (
   `tenant_id` LowCardinality(String),
@@ -1078,7 +1078,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1d` (
   `tenant_id` LowCardinality(String),
@@ -1111,7 +1111,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1d` (
   `tenant_id` LowCardinality(String),
@@ -1144,7 +1144,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`training_1d` (
   `tenant_id` LowCardinality(String),
@@ -1177,7 +1177,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1d` (
   `tenant_id` LowCardinality(String),
@@ -1210,7 +1210,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1d` (
   `tenant_id` LowCardinality(String),
@@ -1243,7 +1243,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
-SETTINGS default_compression_codec = 'ZSTD(1)', merge_selector_base = 10, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`histograms_1s` (
   `tenant_id` LowCardinality(String),
@@ -1398,7 +1398,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`allocations` (
   `model_id` LowCardinality(String),
   `start_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
   `end_time` Nullable(DateTime64(3, 'UTC')),
-  `version` UInt32
+  `version` UInt32,
+  `landed_at` DateTime64(3, 'UTC') DEFAULT now64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1))
 )
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (tenant_id, cluster_id, entity, part, start_time, job_id)
