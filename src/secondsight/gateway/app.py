@@ -24,7 +24,7 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.connection import PEER
+from secondsight.gateway.connection import CALLER, Caller
 from secondsight.gateway.door import Door
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
@@ -89,7 +89,11 @@ class Stores:
 
 
 class Gateway:
-    """The ASGI application. Lives in one event loop."""
+    """The ASGI application. Lives in one event loop.
+
+    Attributes:
+        connections: By tenant, as the server last counted them.
+    """
 
     def __init__(self, config: GatewayConfig, stores: Stores, catalog: Catalog, clock: Clock) -> None:
         self._config = config
@@ -108,6 +112,7 @@ class Gateway:
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
         self._policies_read: asyncio.Task[None] | None = None
         self._wait_logged: float | None = None
+        self.connections: Mapping[str, int] = {}
         self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
         weight = quotas.weight
@@ -154,6 +159,10 @@ class Gateway:
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
+    def note_connections(self, counts: Mapping[str, int]) -> None:
+        """Take how many connections each tenant has."""
+        self.connections = counts
+
     async def close(self) -> None:
         """Finish what was taken in and close the stores; may be called twice."""
         for gatherer in (self._finds, self._definitions, self._wishes, self._records, self._policy_reads):
@@ -171,8 +180,9 @@ class Gateway:
         headers = dict(scope["headers"])
         query = scope["query_string"]
         address = (scope.get("client") or ("",))[0]
-        now_ms, peer = self._clock.now_ms(), scope["extensions"][PEER]["names"] if "extensions" in scope else None
-        request = Request(scope["method"], scope["path"], query, headers, receive, now_ms, address, peer)
+        caller = scope["extensions"][CALLER][CALLER] if "extensions" in scope else Caller()
+        now_ms = self._clock.now_ms()
+        request = Request(scope["method"], scope["path"], query, headers, receive, now_ms, address, caller)
         route, handler = self._route(request)
         answer = await self._answer(request, handler)
         if answer is None:
@@ -247,8 +257,9 @@ class Gateway:
         if identity.role is not Role.COLLECTOR:
             message = f"the token {identity.name!r} has the role {identity.role} and cannot write"
             raise Rejected("role_cannot_write", message, "use a token of the role collector")
-        if request.peer is not None:
-            require_named(request.peer, identity)
+        request.caller.tenant_id = identity.tenant_id
+        if request.caller.names is not None:
+            require_named(request.caller.names, identity)
         return identity
 
     async def _post_frames(self, request: Request) -> Answer:
@@ -294,7 +305,7 @@ class Gateway:
         request.require_content(JSON)
         with Body(self.door.pressure, ENROL_BYTES, self._config.body_timeout_seconds) as body:
             content = await body.read(request)
-        answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content, request.peer)
+        answer = await asyncio.to_thread(self._enrolments.enrol, request.bearer(), content, request.caller.names)
         return Answer(200, answer, headers=((b"cache-control", b"no-store"),))
 
     async def _get_plan(self, request: Request) -> Answer:
@@ -326,7 +337,7 @@ class Gateway:
         return Answer(200, b'{"status":"ready"}')
 
     async def _get_metrics(self, _request: Request) -> Answer:
-        body = self.selfmetrics.render() + tallies(self.door).render() + self._durations.render()
+        body = self.selfmetrics.render() + tallies(self.door, self.connections).render() + self._durations.render()
         return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
 
     def _count(self, verdict: Verdict, body_bytes: int) -> None:

@@ -19,6 +19,8 @@ class GatewayConfig:
         metadata: SQLAlchemy address or path; "" stands for `metadata.sqlite` in `data`.
         kafka: Brokers that hold the log, instead of files in `data`.
         partitions: Partitions of the topic `ingest` when the log is first made.
+        connections: How many there may be; from three quarters of it on, idle ones of the tenants that have most are
+            closed. The process's limit of open files counts too.
         head_timeout_seconds: How long a connection may take to say what it asks for; then it is closed.
         in_flight_bytes: Bodies in memory from which senders are told to wait that are beyond their share of it; there
             may be twice as much.
@@ -53,6 +55,7 @@ class GatewayConfig:
     in_flight_bytes: int = 128 * MIB
     in_flight_requests: int = 4096
     body_timeout_seconds: float = 30.0
+    connections: int = 20_000
     head_timeout_seconds: float = 20.0
     future_seconds: float = 300.0
     past_days: float = 400.0
@@ -90,13 +93,13 @@ class GatewayConfig:
         if min(self.retry_after_seconds, self.returns_per_second, self.quota_share) <= 0:
             raise Rejected("bad_config", "gateway: retry_after_seconds, returns_per_second, quota_share are above 0")
         if (
-            min(self.partitions, self.body_bytes, self.interval_ms, self.in_flight_requests) < 1
+            min(self.partitions, self.body_bytes, self.interval_ms, self.in_flight_requests, self.connections) < 1
             or self.in_flight_bytes < self.body_bytes
         ):
             raise Rejected(
                 "bad_config",
-                "gateway: partitions, body_bytes, interval_ms, in_flight_requests are at least 1, in_flight_bytes at "
-                "least body_bytes",
+                "gateway: partitions, body_bytes, interval_ms, in_flight_requests, connections are at least 1, "
+                "in_flight_bytes at least body_bytes",
             )
 
     @property

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from secondsight.errors import Rejected
+from secondsight.gateway.connection import Caller
 from secondsight.gateway.pressure import Pressure
 from secondsight.gateway.shares import NOBODY, Entry
 
@@ -26,7 +27,7 @@ class Request:
         headers: Lower-case name -> last value.
         received_ms: Gateway's clock when the headers were there.
         address: Of the other end; "" when unknown.
-        peer: Names in the sender's certificate; None where it showed none.
+        caller: Whose connection it came over.
     """
 
     method: str
@@ -36,7 +37,7 @@ class Request:
     receive: Receive
     received_ms: int
     address: str = ""
-    peer: tuple[str, ...] | None = None
+    caller: Caller = field(default_factory=Caller)
 
     def bearer(self) -> str:
         """Return the bearer secret, or "" where there is none."""

@@ -1,9 +1,11 @@
 """Run a gateway: open what it writes to, serve until told to stop, and leave everything durable."""
 
 import gc
+import resource
 import signal
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +20,7 @@ from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.app import Gateway, RecordAt, Stores
 from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.connection import Connection
+from secondsight.gateway.connection import Connection, bounded, by_tenant, surplus
 from secondsight.gateway.tls import Certificate
 from secondsight.log.at import read_record
 from secondsight.log.disk import Disk
@@ -29,6 +31,9 @@ from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GR
 
 LISTEN_BACKLOG = 1024
 COLLECT_ALLOCATIONS = 20_000
+OWN_FILES = 256
+"""Open files besides connections."""
+
 CERTIFICATE_TICKS = 50
 """Ticks of uvicorn, ten a second, between two looks at the certificate."""
 
@@ -95,7 +100,8 @@ def _of_kafka(kafka: KafkaConfig) -> RecordAt:
 def make_server(gateway: Gateway, config: GatewayConfig) -> "Server":
     """Return the server of a gateway, not yet running."""
     certificate = server_certificate(config)
-    return Server(server_config(gateway, config, certificate), certificate, config.head_timeout_seconds)
+    served = server_config(gateway, config, certificate)
+    return Server(served, certificate, config.head_timeout_seconds, gateway.note_connections)
 
 
 def server_config(gateway: Gateway, config: GatewayConfig, certificate: Certificate | None) -> uvicorn.Config:
@@ -103,7 +109,7 @@ def server_config(gateway: Gateway, config: GatewayConfig, certificate: Certific
     return uvicorn.Config(
         gateway,
         loop="uvloop",
-        http=Connection,
+        http=bounded(connections_maximum(config.connections)),
         ws="none",
         lifespan="on",
         access_log=False,
@@ -142,6 +148,16 @@ def server_certificate(config: GatewayConfig) -> Certificate | None:
     return Certificate(config.tls_certificate, config.tls_key, config.tls_client_ca, is_client_required=required)
 
 
+def connections_maximum(wanted: int) -> int:
+    """Return how many connections there may be, at most as wanted, and have the process allowed to open them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted + OWN_FILES if most == resource.RLIM_INFINITY else min(wanted + OWN_FILES, most)
+    now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if now != resource.RLIM_INFINITY and now < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    return max(min(wanted, files - OWN_FILES), 1)
+
+
 def _calm_collector() -> None:
     """Let the garbage collector leave what is there alone and look less often: requests leave no cycles behind."""
     gc.freeze()
@@ -165,25 +181,41 @@ def _measure_disk(root: Path) -> tuple[int, int]:
 class Server(uvicorn.Server):
     """A server that ends by itself after SIGTERM, instead of sending the signal on.
 
-    It renews its certificate, and closes connections that are slow to say what they want.
+    It renews its certificate, closes connections that are slow to say what they want, and those that are too many.
+
+    Args:
+        observe: Told every second how many connections each tenant has.
     """
 
     def __init__(
-        self, config: uvicorn.Config, certificate: Certificate | None = None, head_timeout_seconds: float = 20.0
+        self,
+        config: uvicorn.Config,
+        certificate: Certificate | None = None,
+        head_timeout_seconds: float = 20.0,
+        observe: Callable[[Counter[str]], None] = lambda _counts: None,
     ) -> None:
         super().__init__(config)
+        self._observe = observe
         self._head_timeout_seconds = head_timeout_seconds
         self._certificate = certificate
 
     async def on_tick(self, counter: int) -> bool:
         """Look at connections and at the certificate's files every few seconds; return whether to stop."""
         if counter % CONNECTION_TICKS == 0:
-            for connection in tuple(self.server_state.connections):
-                if isinstance(connection, Connection):
-                    connection.close_if_slow(self._head_timeout_seconds)
+            self._look_at_connections()
         if self._certificate is not None and self.config.ssl is not None and counter % CERTIFICATE_TICKS == 0:
             self._certificate.refresh(self.config.ssl)
         return await super().on_tick(counter)
+
+    def _look_at_connections(self) -> None:
+        connections = [one for one in self.server_state.connections if isinstance(one, Connection)]
+        counts = by_tenant(connections)
+        self._observe(counts)
+        for connection in connections:
+            connection.close_if_slow(self._head_timeout_seconds)
+        maximum = connections[0].maximum if connections else 0
+        for connection in surplus(connections, counts, maximum):
+            connection.transport.close()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,17 +1,20 @@
 """Show on `/metrics` what tenants hold, have sent, and were refused."""
 
+from collections.abc import Mapping
+
 from secondsight.gateway.door import Door
 from secondsight.selfmetrics import SelfMetrics
 
 
-def tallies(door: Door) -> SelfMetrics:
-    """Return what there is to show, as it is now."""
+def tallies(door: Door, connections: Mapping[str, int]) -> SelfMetrics:
+    """Return what there is to show, as it is now; connections that showed no token yet are of the tenant ""."""
     shown = SelfMetrics()
     pressure = door.pressure
     shown.gauge("gateway_backlog_bytes", pressure.behind.backlog_bytes)
     shown.gauge("gateway_in_flight_bytes", pressure.in_flight.total)
     shown.gauge("gateway_in_flight_requests", pressure.requests.total)
-    held = {
+    held: dict[str, Mapping[str, int]] = {
+        "gateway_tenant_connections": connections,
         "gateway_tenant_backlog_bytes": pressure.behind.by_tenant(),
         "gateway_tenant_in_flight_bytes": pressure.in_flight.by_tenant(),
         "gateway_tenant_in_flight_requests": pressure.requests.by_tenant(),
