@@ -17,12 +17,13 @@ from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.findingrows import Finding, finding_row, load_near, load_next, load_open
 from secondsight.process.findings import Detector, Episode, Growth, Noted, episodes, growths
 from secondsight.process.kinds import KindState
+from secondsight.process.land import history_row
 from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
 from secondsight.process.spans import SpanKey
 from secondsight.process.window import Rollup, Samples
 from secondsight.process.world import World
 
-TABLE = "events"
+TABLE, HISTORY = "events", "event_history"
 OPEN_MAXIMUM = 1 << 18
 """Findings that last and are kept in memory; beyond it the oldest are left as they stand in the store."""
 
@@ -256,6 +257,7 @@ class FindingBook:
         owner = world.attribution_at(state.kind, names[HOST], subject, finding.begin_ms)
         row = finding_row(finding, names, owner, world.clock.now_ms())
         world.writer.landing.add(TABLE, row, finding.version)
+        world.writer.landing.add(HISTORY, history_row(row))
 
     def _settle_growths(
         self, state: KindState, window: Window, collectors: Sequence[int], grown: Sequence[Growth]

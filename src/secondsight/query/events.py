@@ -1,6 +1,7 @@
 """Read what happened: events, and facts that hold from a time on, newest first.
 
-Of an interval readers get the newest version; `history` asks for every version that was ever told.
+Of an interval readers get the newest version, and nothing of what was retracted; `history` asks for every version that
+was ever told.
 """
 
 from collections.abc import Sequence
@@ -148,6 +149,8 @@ def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
         where.append(f"(job_id IN {jobs} OR kind = '{EntityKind.PROCESS_JOB.value}' AND entity IN {jobs})")
     if asked.codes:
         where.append(f"toString(code) IN {parameters.bind_texts(map(str, asked.codes))}")
+    if asked.table == EVENTS:
+        where.append("NOT mapContains(attributes, 'retracted')")
     if scope.denied_metrics:
         where.append(f"metric NOT IN {parameters.bind_texts(scope.denied_metrics)}")
     return where
