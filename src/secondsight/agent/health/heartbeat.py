@@ -59,7 +59,8 @@ class HeartbeatReader:
         if window == self._window:
             return Tick(())
         self._window = window
-        gathered = Gathered(cells=list(self._cells(insight, state)))
+        cells = [*self._cells(insight, state), *self._minute_cells(insight, tick_ms)]
+        gathered = Gathered(cells=cells)
         self._facts.learn("agent_info", self._collector_id, _facts_of(state), named=True)
         gathered.infos = [(EntityKind.PLATFORM, info) for info in self._facts.take(tick_ms)]
         contents = self._builder.build(gathered, insight.clock.now_ms() - tick_ms)
@@ -133,6 +134,15 @@ class HeartbeatReader:
         for name, reasons in shed_values(insight.counts).items():
             for reason, values in reasons.items():
                 yield self._cell("agent_shed_values_total", values, **{"class": name, "reason": reason})
+
+    def _minute_cells(self, insight: Insight, tick_ms: int) -> Iterator[Cell]:
+        """Give what was spooled of the newest minute that is over; every minute is said at two beats."""
+        now = insight.clock.monotonic_seconds()
+        minute = insight.spools.said_at(tick_ms + insight.offset.correction_ms(now))
+        for kind, count in minute.tally.items():
+            yield self._cell("agent_minute_start_seconds", minute.start_ms // 1000, kind=kind.value)
+            yield self._cell("agent_minute_rows", count.rows, kind=kind.value)
+            yield self._cell("agent_minute_values", count.values, kind=kind.value)
 
     def _delivery_cells(self, delivery: State) -> Iterator[Cell]:
         yield self._cell("agent_ship_requests_total", delivery["requestsTotal"])

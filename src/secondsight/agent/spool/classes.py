@@ -18,6 +18,7 @@ from secondsight.agent.spool.account import TickKey, ticks_of
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.custody import ClassSpool, Custody
 from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
+from secondsight.agent.spool.minutes import Minute, Minutes
 from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.agent.spool.records import NO_SPACE, Spool
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
@@ -77,6 +78,7 @@ class Spools:
         self._fault = ""
         self._is_pressed = False
         self._members: list[ClassSpool] = []
+        self._minutes = Minutes()
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         self._custody = Custody(LossBook(folder / "losses", self._disk), counts, collector_id)
@@ -128,6 +130,11 @@ class Spools:
         with self._lock:
             return self._by_class("produced")
 
+    def said_at(self, event_time_ms: int) -> Minute:
+        """Return what this process spooled of the newest minute that is settled at an event time."""
+        with self._lock:
+            return self._minutes.said_at(event_time_ms)
+
     @property
     def in_flight(self) -> Mapping[Priority, Tally]:
         """Return what is owed, by class."""
@@ -177,6 +184,7 @@ class Spools:
             for priority, frames in sorted(pieces.items()):
                 try:
                     self._append(priority, frames)
+                    self._minutes.take(frames)
                 except (Retryable, Permanent) as error:
                     failures.append(error)
             if failures:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from secondsight.agent.spool.minutes import MINUTE_MS
 from secondsight.agent.write.journal import Journal
 from secondsight.agent.write.writer import Stamped, TickWriter
 from secondsight.clock import Clock
@@ -132,7 +133,10 @@ class HeldTicks:
 
 
 def _key(stamp: Stamp, content: Content) -> tuple[object, ...]:
-    """Return what ticks have in common that become one frame; readers keep their definitions, so identity will do."""
+    """Return what ticks have in common that become one frame, which is of one minute.
+
+    Readers keep their definitions, so identity will do.
+    """
     correction_ms = clock_correction_ms(stamp.clock_offset_ms, stamp.clock_uncertainty_ms)
     return (
         stamp.collector_id,
@@ -140,6 +144,7 @@ def _key(stamp: Stamp, content: Content) -> tuple[object, ...]:
         stamp.interval_ms,
         stamp.live,
         correction_ms,
+        (int(stamp.tick_times_ms[0]) + correction_ms) // MINUTE_MS,
         id(content.schema),
         id(content.entities),
     )
