@@ -93,6 +93,7 @@ class StoreContract:
         assert schema_version(reader) == 1
 
     def test_migrate_brings_settings_up_to_date(self, writer: Store) -> None:
+        migrate(writer, load_catalog())
         writer.query("ALTER TABLE gpu_1s MODIFY SETTING merge_selector_base = 5")
         (statement,) = migrate(writer, load_catalog())
         assert statement.endswith("MODIFY SETTING merge_selector_base = 20")
