@@ -19,8 +19,8 @@ LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_log_kafka
 """Modules of real processes that take minutes, most of them waiting. They go first, so that no worker ends with one."""
 LEFT_OPEN_MAXIMUM = 8
 """How many files a module may leave open: libraries keep a few for the life of the process."""
-THREAD_FILES = re.compile(r"/proc/\d+/task/")
-"""Files that the store's engine holds for each of its threads, which outlive a store."""
+THREAD_FILES = re.compile(r"/proc/\d+/task/|.*\.so(\.[\d.]+)?$|.*\.debug$|.*/bin/python")
+"""Files that the store's engine holds for each of its threads, which outlive a store, and those it names frames by."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
