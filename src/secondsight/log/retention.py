@@ -95,6 +95,18 @@ def backlog_bytes(root: Path, topic: str, group: str) -> int:
     )
 
 
+def backlog(root: Path, topic: str, group: str) -> dict[int, tuple[int, int]]:
+    """Return partition -> (records, about how many bytes) that a group has not committed."""
+    offsets = group_offsets(root, topic, group)
+    found = {}
+    for number in partition_numbers(root / topic):
+        folder, offset = root / topic / str(number), offsets.get(number, 0)
+        limit = read_committed(folder)
+        records = 0 if limit is None else max(limit.next_offset - offset, 0)
+        found[number] = (records, _partition_backlog_bytes(folder, offset))
+    return found
+
+
 def _partition_backlog_bytes(folder: Path, offset: int) -> int:
     limit = read_committed(folder)
     if limit is None or offset >= limit.next_offset:

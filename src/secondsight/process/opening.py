@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,8 +13,10 @@ from secondsight.contracts import LogConsumer, Store
 from secondsight.errors import Retryable
 from secondsight.log.embedded import EmbeddedConsumer
 from secondsight.log.kafka.config import KafkaConfig
+from secondsight.log.retention import backlog
 from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
 from secondsight.process.config import ServeConfig
+from secondsight.process.lag import Waiting
 from secondsight.process.run import Processor
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.coarse import others_tables
@@ -72,6 +74,19 @@ def open_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> Log | 
         return EmbeddedConsumer(root, DEFINITIONS_TOPIC, DEFINITIONS_GROUP, clock)
 
     return Log(EmbeddedConsumer(root, INGEST_TOPIC, PROCESSOR_GROUP, clock), open_definitions, lambda _: None)
+
+
+def measure_of(config: ServeConfig, clock: Clock) -> Callable[[], Mapping[int, Waiting]]:
+    """Return what tells how much of each partition is not finished; it may block, and raises Retryable or OSError."""
+    if config.kafka is None:
+        root = config.data / "log"
+        return lambda: {
+            number: Waiting(*behind) for number, behind in backlog(root, INGEST_TOPIC, PROCESSOR_GROUP).items()
+        }
+    from secondsight.log.kafka.admin import Backlog  # only where the extra is installed
+
+    kafka = Backlog(config.kafka, ingest_topic(), PROCESSOR_GROUP, clock)
+    return lambda: {number: Waiting(records) for number, records in kafka.by_partition().items()}
 
 
 def until_there(what: Callable[[], T], stop: threading.Event) -> T | None:

@@ -187,10 +187,12 @@ class Processor:
             try:
                 began_seconds = self._clock.monotonic_seconds()
                 self.step(PACE_SECONDS)
+                self.metrics.gauge("processor_waits", 0)
                 wait_seconds = 0.1
                 self._pace(began_seconds)
             except Retryable as error:
                 self.metrics.count("processor_retries_total")
+                self.metrics.gauge("processor_waits", 1)
                 logger.warning("nothing is taken in for now, and nothing is lost; it is tried again: %s", error)
                 self._clock.sleep(error.retry_after_seconds or wait_seconds)
                 wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
@@ -245,7 +247,6 @@ class Processor:
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()
-        self._gauge()
 
     def _write_raw(self, now_seconds: float) -> None:
         """Write the kinds whose rows are many or have waited long enough."""
@@ -271,12 +272,10 @@ class Processor:
             oldest = self._settler.oldest(max(1, len(self.world.spans.open) // 4))
             self.metrics.count("processor_windows_pressed_total", self._settler.close(oldest))
 
-    def _gauge(self) -> None:
-        world = self.world
-        self.metrics.gauge("processor_open_spans", len(world.spans.open))
-        self.metrics.gauge("processor_window_bytes", world.window_bytes())
-        newest = max(world.frontiers.values(), default=0)
-        self.metrics.gauge("processor_lag_seconds", max(0, self._clock.now_ms() - newest) / 1000 if newest else 0.0)
+    @property
+    def findings(self) -> int:
+        """Return how many findings last."""
+        return self._settler.findings.open
 
 
 def spare_collector() -> None:

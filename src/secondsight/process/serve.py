@@ -11,7 +11,9 @@ from secondsight.log.retention import enforce_retention
 from secondsight.log.topics import INGEST_TOPIC
 from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
-from secondsight.process.opening import Log, open_log, open_store, until_there
+from secondsight.process.exposition import SUFFIX, MetricsServer
+from secondsight.process.lag import shown
+from secondsight.process.opening import Log, measure_of, open_log, open_store, until_there
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.schema import tables
 from secondsight.store.spec import TableSpec
@@ -56,6 +58,7 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
     checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched)
     checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
     checking.start()
+    metrics = _metrics_server(config, processor, clock)
     keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
     if config.kafka is None:
         keeping.start()
@@ -68,9 +71,26 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
     finally:
         processor.close()
         stop.set()
+        if metrics is not None:
+            metrics.close()
         checking.join()
         if config.kafka is None:
             keeping.join()
+
+
+def _metrics_server(config: ServeConfig, processor: Processor, clock: Clock) -> MetricsServer | None:
+    """Return what answers `/metrics`, None where nobody is to be answered."""
+    if not config.metrics_listen:
+        return None
+    waiting = measure_of(config, clock)
+
+    def render() -> str:
+        found = shown(processor.world, waiting(), clock.now_ms())
+        found.gauge("processor_findings_open", processor.findings)
+        return processor.metrics.render() + found.render()
+
+    name = config.kafka.instance if config.kafka is not None and config.kafka.instance else "processor"
+    return MetricsServer(config.metrics_listen, config.data / "run" / (name + SUFFIX), render)
 
 
 def _specs(config: ServeConfig) -> dict[str, TableSpec]:

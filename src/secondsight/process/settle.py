@@ -39,6 +39,7 @@ class Settler:
     """Closes and writes. One thread uses it.
 
     Attributes:
+        findings: What lasts.
         more: Spans were due that `due` left for the next step.
     """
 
@@ -46,7 +47,7 @@ class Settler:
         self._world = world
         self._priors = PriorSource(world.store, world.progress)
         self._followers: dict[SpanKey, list[int]] = {}
-        self._findings = FindingBook(world)
+        self.findings = FindingBook(world)
         self.more = False
 
     def flush_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> int:
@@ -86,7 +87,7 @@ class Settler:
         for kind, start_ms, collector in keys:
             groups[start_ms, kind].append(collector)
         self.flush_raw({kind for _, kind in groups})
-        self._findings.expect(keys)
+        self.findings.expect(keys)
         old = self._prepare([key for key in keys if self._world.spans.open[key].reopened])
         for start_ms, kind in sorted(groups):
             self._close_window(self._world.kinds[kind], start_ms, groups[start_ms, kind], old)
@@ -153,7 +154,7 @@ class Settler:
         told = told_of(window, chosen[secondary], state.secondary) if secondary is not None else {}
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
             made.append(self._roll_up(state, window, rows, (counted, told), old))
-        self._findings.settle(state, window, counted)
+        self.findings.settle(state, window, counted)
         self._bury(state, start_ms, old, made)
         is_late = again or world.clock.now_ms() - start_ms > LATE_MS
         if is_late and len(world.changed_ms) < CHANGED_MAXIMUM:
@@ -199,7 +200,7 @@ class Settler:
         rollup = roll_up(samples)
         if told:
             fold(rollup, told, samples)
-        self._findings.look(state, samples, rollup)
+        self.findings.look(state, samples, rollup)
         if rollup.implausible:
             world.metrics.count("processor_implausible_steps_total", rollup.implausible)
         ranks = ranks_of(window, rows, rollup)

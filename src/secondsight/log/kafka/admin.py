@@ -64,7 +64,7 @@ class Backlog:
     def __init__(self, config: KafkaConfig, topic: Topic, group: str, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._measured: tuple[float, int] | None = None
+        self._measured: tuple[float, dict[int, int]] | None = None
         self._name = config.prefix + topic.name
         told = {"group.id": config.prefix + group, "enable.auto.commit": False}
         self._trouble = Trouble(config)
@@ -72,6 +72,14 @@ class Backlog:
 
     def records(self) -> int:
         """Return how many records of the topic the group has not committed.
+
+        Raises:
+            Retryable: The brokers are away.
+        """
+        return sum(self.by_partition().values())
+
+    def by_partition(self) -> dict[int, int]:
+        """Return them by partition.
 
         Raises:
             Retryable: The brokers are away.
@@ -85,18 +93,18 @@ class Backlog:
         """Close the client; may be called twice."""
         self._client.close()
 
-    def _measure(self) -> int:
+    def _measure(self) -> dict[int, int]:
         timeout = self._config.open_seconds
         try:
             numbers = self._client.list_topics(self._name, timeout=timeout).topics[self._name].partitions
             wanted = [kafka.TopicPartition(self._name, number) for number in numbers]
-            total = 0
+            found = {}
             for known in self._client.committed(wanted, timeout):
                 low, high = self._client.get_watermark_offsets(known, timeout=timeout)
-                total += max(high - max(known.offset, low), 0)
+                found[known.partition] = max(high - max(known.offset, low), 0)
         except kafka.KafkaException as error:
             raise self._trouble.failure(f"the backlog of {self._name} cannot be measured", error_of(error)) from error
-        return total
+        return found
 
 
 def _reached(config: KafkaConfig) -> tuple[AdminClient, Trouble]:
