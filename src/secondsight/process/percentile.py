@@ -81,8 +81,8 @@ def _greatest(column: Values, count: int) -> Rows:
         count: How many of them.
     """
     width = column.shape[1]
-    if column.dtype.itemsize == 8 or column.dtype.kind == "f":
+    bits = width.bit_length()
+    if column.dtype.kind == "f" or max(int(column.max()), -int(column.min())) >> (62 - bits):
         return np.argsort(column, axis=1)[:, : -count - 1 : -1]
-    bits = np.int64(width.bit_length())
-    keys = np.sort(column.astype(np.int64) << bits | np.arange(width), axis=1)
+    keys = np.sort(column.astype(np.int64) << np.int64(bits) | np.arange(width), axis=1)
     return keys[:, : -count - 1 : -1] & ((1 << bits) - 1)
