@@ -85,4 +85,5 @@ def _greatest(column: Values, count: int) -> Rows:
     if column.dtype.kind == "f" or max(int(column.max()), -int(column.min())) >> (62 - bits):
         return np.argsort(column, axis=1)[:, : -count - 1 : -1]
     keys = np.sort(column.astype(np.int64) << np.int64(bits) | np.arange(width), axis=1)
-    return keys[:, : -count - 1 : -1] & ((1 << bits) - 1)
+    places: Rows = keys[:, : -count - 1 : -1] & ((1 << bits) - 1)
+    return places
