@@ -118,7 +118,7 @@ def read_event(fields: Mapping[str, Any], reading: Reading) -> Said:
     host, entity = _place(given, metric, reading)
     attributes = _attributes(given, metric)
     event_id = str(given.get("id") or attributes.pop("id", ""))
-    part = given.get("part", "")
+    part = given.get("part") or ""
     if metric.type is MetricType.INFO:
         item: Event | Info = Info(metric.name, entity, part, time_ms, attributes)
     else:
@@ -126,6 +126,8 @@ def read_event(fields: Mapping[str, Any], reading: Reading) -> Said:
         if end_ms is not None and end_ms < time_ms:
             raise Rejected("bad_time", f"{metric.name} on {entity} ends before it begins", "endTime is after time")
         version = given.get("version") or (2 if metric.unit == INTERVAL and end_ms is not None else 1)
+        if not 0 < version <= VERSION_MAXIMUM:
+            raise Rejected("bad_event", f"version {version} is none", f"a version is 1 to {VERSION_MAXIMUM}")
         item = Event(metric.name, entity, part, time_ms, _code(given, metric), end_ms, version, attributes)
     for name in (part, event_id):
         _require_text(name)
