@@ -15,6 +15,7 @@ from secondsight.agent.client.connection import Answer, Connection
 from secondsight.agent.health.words import plain, size
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning
+from secondsight.doctor.processor import processors
 from secondsight.doctor.spool import file_system, lock_holder
 from secondsight.errors import SecondsightError
 
@@ -58,6 +59,7 @@ def _parts(data: Path, clock: Clock) -> Iterator[Finding]:
     if inner:
         yield _answers("the gateway", str(inner), "/readyz", clock)
         yield from _backlog(data, str(inner), clock)
+    yield from processors(data, clock)
 
 
 def _settings(data: Path) -> Mapping[str, Any]:
