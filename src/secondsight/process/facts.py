@@ -4,6 +4,7 @@ from typing import Any
 
 from secondsight.contracts import Store
 from secondsight.process.enrich import Fact, Subject
+from secondsight.process.groups import LEFT_MS
 
 OVERLAP_MS = 60_000
 """How far a look goes back behind the one before: an insert is seen some time after it was stamped."""
@@ -53,20 +54,39 @@ def facts_since(store: Store, since_ms: int) -> list[Fact]:
     return [fact_of_row(row) for row in store.query(_FACT + condition, {"since": since_ms}).to_pylist()]
 
 
-def versions_before(store: Store, since_ms: int) -> list[tuple[Subject, str, int]]:
-    """Return (subject, job, sum of versions) of the facts that had ended by an instant.
+def versions_before(store: Store, since_ms: int) -> list[tuple[Subject, int]]:
+    """Return (subject, sum of versions) of the facts that had ended by an instant.
 
     Raises:
         Retryable: The store is busy or away.
     """
     rows = store.query(
-        "SELECT tenant_id, cluster_id, entity, part, job_id, toUInt64(sum(version)) AS versions "
+        "SELECT tenant_id, cluster_id, entity, part, toUInt64(sum(version)) AS versions "
         "FROM allocations FINAL WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
         {"since": since_ms},
     )
     return [
-        ((row["tenant_id"], row["cluster_id"], row["entity"], row["part"]), row["job_id"], row["versions"])
-        for row in rows.to_pylist()
+        ((row["tenant_id"], row["cluster_id"], row["entity"], row["part"]), row["versions"]) for row in rows.to_pylist()
+    ]
+
+
+def job_versions_before(store: Store, since_ms: int) -> list[tuple[tuple[str, str], str, int, int]]:
+    """Return ((tenant, cluster), job, sum of versions, last end) of jobs of which facts had ended by an instant.
+
+    Jobs that ended long before it are left out: there are ever more of them.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        "SELECT tenant_id, cluster_id, job_id, toUInt64(sum(version)) AS versions, "
+        "toUnixTimestamp64Milli(assumeNotNull(max(end_time))) AS left FROM allocations FINAL "
+        "WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) AND job_id != '' "
+        "GROUP BY ALL HAVING left >= {from:Int64}",
+        {"since": since_ms, "from": since_ms - LEFT_MS},
+    )
+    return [
+        ((row["tenant_id"], row["cluster_id"]), row["job_id"], row["versions"], row["left"]) for row in rows.to_pylist()
     ]
 
 

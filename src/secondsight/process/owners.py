@@ -58,11 +58,13 @@ class Owners:
             return self.things.at(gpu, time_ms)
         return self._of_job(kind, subject, time_ms) if kind in _OF_JOBS else self._of_engine(host_id, subject, time_ms)
 
-    def count_old(self, subject: Subject, job_id: str, versions: int) -> None:
-        """Take note of the sum of versions of a job's facts that ended too long ago to be kept one by one."""
+    def count_old(self, subject: Subject, versions: int) -> None:
+        """Take note of the sum of versions of a GPU's facts that ended too long ago to be kept one by one."""
         self.things.count_old(subject, versions)
-        if job_id:
-            self._jobs.count_old((*subject[:2], job_id, ""), versions)
+
+    def count_old_job(self, place: tuple[str, str], job_id: str, versions: int, left_ms: int) -> None:
+        """Take note of the same of a job's facts, of which the last ended then."""
+        self._jobs.count_old((*place, job_id, ""), versions, left_ms)
 
     def forget(self, before_ms: int) -> None:
         """Keep no more than the versions of facts that ended before an instant."""

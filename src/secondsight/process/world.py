@@ -13,7 +13,7 @@ from secondsight.model import EntityKind
 from secondsight.process.batches import Backlog
 from secondsight.process.enrich import Attribution, Subject
 from secondsight.process.entities import EntityBook
-from secondsight.process.facts import facts_since, versions_before
+from secondsight.process.facts import facts_since, job_versions_before, versions_before
 from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.ledger import Ledger
 from secondsight.process.ledgerrows import ledger_table, load_accounts
@@ -309,8 +309,10 @@ class World:
         since_ms = self.clock.now_ms() - FACTS_KEPT_MS
         for fact in facts_since(self.store, since_ms):
             self.owners.add(fact)
-        for subject, job_id, versions in versions_before(self.store, since_ms):
-            self.owners.count_old(subject, job_id, versions)
+        for subject, versions in versions_before(self.store, since_ms):
+            self.owners.count_old(subject, versions)
+        for job in job_versions_before(self.store, since_ms):
+            self.owners.count_old_job(*job)
 
     def _restore_entities(self) -> None:
         self.entities.restore(self._open_stays())
