@@ -14,6 +14,7 @@ from secondsight.process.ledger import SHED
 from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts, Waiting
 from secondsight.query.plan import Span
 from secondsight.query.request import parse_cursor, parse_limit
+from secondsight.query.said import SaidReader, Short, State
 from secondsight.query.times import format_time, parse_time
 
 router = APIRouter(tags=["custody"], responses={422: {"model": ErrorAnswer}})
@@ -81,11 +82,36 @@ class WaitingAnswer(Shape):
     oldest_seconds: float
 
 
+class ShortAnswer(Shape):
+    """A minute of event time of which less came of an entity kind than an agent says, all its sources together.
+
+    `lost` is what nobody has; `waiting` is in its spool still, as far as is known; `declared` lies in a range of time
+    of which something was declared lost or refused.
+    """
+
+    tenant_id: str
+    cluster_id: str
+    host_id: str
+    collector_id: str
+    kind: str
+    minute: str
+    said: CountAnswer
+    came: CountAnswer
+    missing: CountAnswer
+    state: State
+
+
 class LedgerPage(Shape):
-    """A page of minutes, newest first, and what the agents of its hosts have in their spools now."""
+    """A page of minutes, newest first, and what the agents of its hosts have in their spools now.
+
+    `short` are the minutes of the range, a thousand at most, of which less came than agents say; `said` counts the
+    minutes that agents said.
+    """
 
     entries: list[EntryAnswer]
     waiting: list[WaitingAnswer]
+    short: list[ShortAnswer]
+    said: int
     total: int
     next_cursor: str | None
 
@@ -119,10 +145,13 @@ def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Q
         unbalanced=asked.unbalanced,
     )
     page = LedgerReader(services.inventory).read(wanted, scope, now_ms)
+    said = SaidReader(services.inventory).read(wanted, scope, now_ms)
     end = start + len(page.entries)
     return LedgerPage(
         entries=[_entry(one) for one in page.entries],
         waiting=[_waiting(one) for one in page.waiting],
+        short=[_short(one) for one in said.shorts],
+        said=said.minutes,
         total=page.total,
         next_cursor=str(end) if end < page.total else None,
     )
@@ -165,6 +194,23 @@ def _waiting(one: Waiting) -> WaitingAnswer:
         records=one.records,
         bytes=one.bytes,
         oldest_seconds=one.oldest_seconds,
+    )
+
+
+def _short(one: Short) -> ShortAnswer:
+    tenant_id, cluster_id, host_id, collector_id = one.agent
+    missing = one.said - one.came
+    return ShortAnswer(
+        tenant_id=tenant_id,
+        cluster_id=cluster_id,
+        host_id=host_id,
+        collector_id=collector_id,
+        kind=one.kind,
+        minute=format_time(one.minute_ms),
+        said=_count(one.said),
+        came=_count(one.came),
+        missing=CountAnswer(rows=max(missing.rows, 0), values=max(missing.values, 0)),
+        state=one.state,
     )
 
 

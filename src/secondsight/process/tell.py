@@ -108,7 +108,8 @@ def item_of_refused(envelope: Envelope, header: Header, code: str) -> Item | Non
     first_ms = times_ms[0] + header.correction_ms if times_ms else envelope.ingest_time_ms
     name = f"{header.first_sequence}-{header.last_sequence}"
     reason = (DEAD_LETTER, code)
-    return _item(envelope, header, reason, name, first_ms, (header.rows, header.values))
+    item = _item(envelope, header, reason, name, first_ms, (header.rows, header.values))
+    return replace(item, last_ms=max(first_ms, times_ms[-1] + header.correction_ms if times_ms else 0))
 
 
 def item_of_gateway(envelope: Envelope, row: Row, said: Mapping[str, object]) -> Item | None:
@@ -123,7 +124,8 @@ def item_of_gateway(envelope: Envelope, row: Row, said: Mapping[str, object]) ->
     first_ms = row["first_time"] + _integer(said.get("correction_ms", 0)) or envelope.ingest_time_ms
     place = (envelope.tenant_id, envelope.cluster_id, row["host_id"], row["collector_id"])
     spool_id, kind = _integer(said.get("spool_id", 0)), row["kind"]
-    what = (kind, max(first_ms, 0), row["stage"], row["code"], name, row["rows"], row["values"])
+    last_ms = row["last_time"] + _integer(said.get("correction_ms", 0))
+    what = (kind, max(first_ms, 0), row["stage"], row["code"], name, row["rows"], row["values"], max(last_ms, 0))
     return Item(place, spool_id, *what, version=envelope.ingest_time_ms)
 
 

@@ -99,8 +99,29 @@ def print_ledger(body: Body, out: TextIO, *, as_json: bool) -> int:
     else:
         console = Console(file=out)
         console.print(ledger_table(body))
+        if body.get("short"):
+            console.print(short_table(body["short"]))
         console.print(ledger_line(body), style="dim", highlight=False)
-    return 0 if all(entry["balanced"] for entry in body["entries"]) else 1
+    is_lost = any(one["state"] == "lost" for one in body.get("short", ()))
+    return 0 if all(entry["balanced"] for entry in body["entries"]) and not is_lost else 1
+
+
+def short_table(found: Sequence[Body]) -> Table:
+    """Return the minutes of which less came than agents say; what waits or is declared is dim."""
+    table = _table("minutes of which less came than the agent says that it sent")
+    table.add_column("minute", no_wrap=True)
+    table.add_column("agent", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    for name in ("said", "came", "missing"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("which is", no_wrap=True)
+    for one in found:
+        values = (f"{one[name]['values']:,}" for name in ("said", "came", "missing"))
+        state = "LOST between agent and log" if one["state"] == "lost" else one["state"]
+        where = escape(f"{one['clusterId']} / {one['collectorId']} on {one['hostId']}")
+        style = "" if one["state"] == "lost" else "dim"
+        table.add_row(_clock(one["minute"])[:-3], where, one["kind"], *values, state, style=style)
+    return table
 
 
 def ledger_table(body: Body) -> Table:
@@ -128,7 +149,9 @@ def ledger_line(body: Body) -> str:
     shown = f"{len(entries)} of {body['total']} minutes"
     records = sum(each["records"] for each in body.get("waiting", ()))
     spooled = f"; {records:,} records wait in spools of these hosts" if records else ""
-    return (f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up") + spooled
+    lost = sum(one["state"] == "lost" for one in body.get("short", ()))
+    said = f"; of {body['said']:,} that agents said {lost} are not whole" if body.get("said") else ""
+    return (f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up") + said + spooled
 
 
 def _not_stored(entry: Body) -> Iterator[str]:
