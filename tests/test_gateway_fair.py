@@ -23,6 +23,7 @@ from secondsight.gateway.behind import Behind
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.returns import LONGEST_SECONDS, Returns
 from secondsight.gateway.shares import Entry, Flow, Holdings, Shares
+from secondsight.gateway.turns import Turns
 from secondsight.model import Priority
 from secondsight.wire.frame import encode
 from test_gateway_quotas import frame_of, shown, stored
@@ -336,3 +337,34 @@ def test_what_waits_is_known_by_tenant_until_it_is_processed() -> None:
     assert 100 <= sum(waiting.by_tenant().values()) <= 400
     waiting.measured(0)
     assert waiting.by_tenant() == {}
+
+
+def test_a_large_body_of_a_small_tenant_waits_for_one_of_a_giants_at_most() -> None:
+    order: list[str] = []
+    go_on = threading.Event()
+
+    def work(name: str) -> Callable[[], None]:
+        def run() -> None:
+            assert go_on.wait(10)
+            order.append(name)
+
+        return run
+
+    async def run() -> None:
+        turns = Turns(1, lambda _tenant: 1)
+        giant, small = Entry(Flow(GIANT, ("", ""))), Entry(Flow(SMALL, ("", "")))
+        sent = [asyncio.create_task(turns.run(giant, 100, work(f"giant-{at}"))) for at in range(20)]
+        sent.append(asyncio.create_task(turns.run(small, 100, work("small"))))
+        urgent = giant._replace(urgent=True)
+        sent.append(asyncio.create_task(turns.run(urgent, 100, work("urgent"))))
+        await asyncio.sleep(0)
+        sent[5].cancel()
+        go_on.set()
+        await asyncio.gather(*sent, return_exceptions=True)
+        assert await turns.run(small, 1, lambda: "again") == "again"
+        turns.close()
+        turns.close()
+
+    asyncio.run(run())
+    assert order[:3] == ["giant-0", "urgent", "small"]
+    assert [name for name in order if name.startswith("giant")] == [f"giant-{at}" for at in range(20) if at != 5]

@@ -25,7 +25,7 @@ from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
 from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.connection import CALLER, Caller
-from secondsight.gateway.door import Door
+from secondsight.gateway.door import make_door
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
 from secondsight.gateway.enrol import Attempts, Enrolments, Rate
@@ -40,8 +40,7 @@ from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
 from secondsight.gateway.plan import Asker, InForce, Plans, Wish, agent_id
 from secondsight.gateway.policy import Policies, Tables
-from secondsight.gateway.pressure import Gauges, Limits, Pressure
-from secondsight.gateway.quotas import Quotas
+from secondsight.gateway.pressure import Gauges
 from secondsight.gateway.refusals import Refusals
 from secondsight.gateway.replay.judge import Judge
 from secondsight.gateway.replay.replays import Replays, Ways
@@ -105,9 +104,7 @@ class Gateway:
         terms = Terms(round(config.agent_token_days * MS_PER_DAY), round(config.agent_token_grace_hours * MS_PER_HOUR))
         self._enrolments = Enrolments(stores.metadata, self._authenticator, terms, clock)
         self._attempts = Attempts(Rate(config.enrol_burst, config.enrol_per_second), clock)
-        quotas = Quotas(clock, config.quota_share)
-        gauges = Gauges(stores.backlog_bytes, stores.disk_bytes)
-        self.door = Door(Pressure(gauges, _limits(config), quotas.weight, clock), quotas)
+        self.door = make_door(config, Gauges(stores.backlog_bytes, stores.disk_bytes), clock)
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
         self._policies_read: asyncio.Task[None] | None = None
@@ -115,7 +112,7 @@ class Gateway:
         self.connections: Mapping[str, int] = {}
         self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
-        weight = quotas.weight
+        weight = self.door.quotas.weight
         self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES, weight)
         self._definitions = Gatherer[Definition, None](
             "definitions", definitions.store, _blob_bytes, APPEND_BYTES, weight
@@ -171,6 +168,7 @@ class Gateway:
         if self._policies_read is not None:
             await self._policies_read
         await self._refusals.close()
+        self.door.turns.close()
         self._stores.ingest.close()
         self._stores.definitions.close()
         self._stores.metadata.dispose()
@@ -363,17 +361,6 @@ class Gateway:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
-
-
-def _limits(config: GatewayConfig) -> Limits:
-    return Limits(
-        config.backlog_bytes,
-        config.log_floor_bytes,
-        config.in_flight_requests,
-        config.in_flight_bytes,
-        config.retry_after_seconds,
-        config.returns_per_second,
-    )
 
 
 def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:

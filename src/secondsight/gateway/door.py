@@ -3,21 +3,30 @@
 from dataclasses import dataclass
 
 from secondsight.access.identity import Identity
+from secondsight.clock import Clock
 from secondsight.errors import Retryable
-from secondsight.gateway.pressure import Overloaded, Pressure
+from secondsight.gateway.config import GatewayConfig
+from secondsight.gateway.pressure import Gauges, Limits, Overloaded, Pressure
 from secondsight.gateway.quotas import Allowance, Quotas
 from secondsight.gateway.shares import Entry, Flow
+from secondsight.gateway.turns import Turns
 
+READ_THREADS = 4
 RETRY_AFTER_SECONDS = 5.0
 """Where an error does not say when to come back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What may keep a request out: the state of this gateway, and what its tenant has sent before."""
+    """What may keep a request out: the state of this gateway, and what its tenant has sent before.
+
+    Attributes:
+        turns: Where large bodies are read, so that neither the event loop nor other tenants wait for them.
+    """
 
     pressure: Pressure
     quotas: Quotas
+    turns: Turns
 
     async def open(self, identity: Identity, *, urgent: bool = False) -> Entry:
         """Return what a request is let in by.
@@ -49,3 +58,17 @@ class Door:
     def allowance(self, entry: Entry) -> Allowance:
         """Return what a request is charged to."""
         return self.quotas.of(entry.flow.tenant_id)
+
+
+def make_door(config: GatewayConfig, gauges: Gauges, clock: Clock) -> Door:
+    """Return the door of a gateway; every tenant goes by the default quota until quotas are read."""
+    quotas = Quotas(clock, config.quota_share)
+    limits = Limits(
+        config.backlog_bytes,
+        config.log_floor_bytes,
+        config.in_flight_requests,
+        config.in_flight_bytes,
+        config.retry_after_seconds,
+        config.returns_per_second,
+    )
+    return Door(Pressure(gauges, limits, quotas.weight, clock), quotas, Turns(READ_THREADS, quotas.weight))

@@ -88,7 +88,7 @@ class Intake:
         """
         allowance = self._door.allowance(entry)
         try:
-            post = await self._read(identity, body)
+            post = await self._read(identity, entry, body)
         except Rejected:
             allowance.charge(0, len(body))
             raise
@@ -186,16 +186,18 @@ class Intake:
                 return
             self._plans.settle(wishes, await self._sinks.plans(wishes, entry))
 
-    async def _read(self, identity: Identity, body: bytes) -> Post:
+    async def _read(self, identity: Identity, entry: Entry, body: bytes) -> Post:
         now_ms = self._clock.now_ms()
         if len(body) > LARGE_BYTES:
-            return await asyncio.to_thread(read_post, identity, body, now_ms)
+            return await self._door.turns.run(entry, len(body), partial(read_post, identity, body, now_ms))
         return read_post(identity, body, now_ms)
 
     async def _learn_definitions(self, post: Post, lacking: set[bytes], entry: Entry) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""
-        if sum(head.raw_bytes for head in post.heads if head.inline) > LARGE_BYTES:
-            inline, faults = await asyncio.to_thread(_read_inline, post, lacking, self._catalog)
+        raw_bytes = sum(head.raw_bytes for head in post.heads if head.inline)
+        if raw_bytes > LARGE_BYTES:
+            read = partial(_read_inline, post, lacking, self._catalog)
+            inline, faults = await self._door.turns.run(entry, raw_bytes, read)
         else:
             inline, faults = _read_inline(post, lacking, self._catalog)
         if inline:

@@ -1,6 +1,5 @@
 """Serve `POST /v1/events`."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -49,7 +48,8 @@ class EventRoutes:
         with Body(self._door.pressure, limits.received_bytes, limits.timeout_seconds, entry) as body:
             content = await body.read(request)
             read = partial(_read, request, content, self._limits.unpacked_bytes)
-            pieces = await asyncio.to_thread(read) if len(content) > LARGE_BYTES else read()
+            turns = self._door.turns
+            pieces = await turns.run(entry, len(content), read) if len(content) > LARGE_BYTES else read()
             outcome = await self._intake.take(identity, entry, pieces.items)
         self._count(outcome, len(content))
         refused = outcome.rejected.get(0) if pieces.alone else None

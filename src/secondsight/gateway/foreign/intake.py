@@ -9,6 +9,7 @@ import base64
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -123,7 +124,7 @@ class ForeignIntake:
             Retryable: The log or the metadata store is away; sending the body again is right.
         """
         served = self._served(identity, form.protocol)
-        taken = await self._taken(served, body, decode)
+        taken = await self._taken(entry, served, body, decode)
         self._count_refused(entry, taken)
         definitions = self._definitions([*served.owed, *taken.frames])
         is_news = bool(taken.refused) and served.is_news(taken, self._clock.now_ms() // MS_PER_HOUR)
@@ -149,7 +150,7 @@ class ForeignIntake:
             Rejected, Retryable: As `take`.
         """
         served = self._served(identity, form.protocol)
-        taken = await self._taken(served, body, decode)
+        taken = await self._taken(entry, served, body, decode)
         left = by_code(taken)[again.code]
         if left < again.points:
             refusals = self._refusals(identity, form, body, taken, {again.code: left} if left else {})
@@ -158,10 +159,11 @@ class ForeignIntake:
             await self._intake.take_made(identity, entry, frames, self._definitions(taken.frames), others)
         return left
 
-    async def _taken(self, served: _Served, body: bytes, decode: Decode) -> Taken:
+    async def _taken(self, entry: Entry, served: _Served, body: bytes, decode: Decode) -> Taken:
         async with served.lock:
             if len(body) > LARGE_BYTES:
-                taken = await asyncio.to_thread(self._read, served.sender, body, decode)
+                read = partial(self._read, served.sender, body, decode)
+                taken = await self._door.turns.run(entry, len(body), read)
             else:
                 taken = self._read(served.sender, body, decode)
         self._forget_idle()
