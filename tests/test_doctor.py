@@ -37,6 +37,7 @@ from secondsight.doctor.platform import platform
 from secondsight.doctor.settings import read
 from secondsight.doctor.sources import sources
 from secondsight.doctor.spool import file_system, lock_holder, spool
+from secondsight.selfmetrics import SelfMetrics
 
 SETTINGS = json.loads((Path(__file__).parent / "cases" / "doctor" / "settings.json").read_text())
 as_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
@@ -333,11 +334,11 @@ def test_targets_are_scraped_and_their_samples_counted(tmp_path: Path) -> None:
 
 
 @contextmanager
-def made_up_platform(folder: Path, backlog: int, ready: int = 200) -> Iterator[Path]:
+def made_up_platform(folder: Path, backlog: int, ready: int = 200, more: str = "") -> Iterator[Path]:
     """A data folder with what a running platform leaves there, and a server that stands for its parts."""
 
     def respond(handler: BaseHTTPRequestHandler, _body: bytes) -> None:
-        metrics = Answer(200, {}, f"gateway_backlog_bytes {backlog}\n".encode())
+        metrics = Answer(200, {}, f"gateway_backlog_bytes {backlog}\n{more}".encode())
         status = ready if handler.path == "/readyz" else 200
         answer_over_http(handler, metrics if handler.path == "/metrics" else json_answer(status, {"status": "ok"}))
 
@@ -377,6 +378,20 @@ def test_a_platform_that_is_behind_with_a_store_that_is_away(tmp_path: Path) -> 
             ("fault", "answers are not to be had", "processor.log"),
             ("fault", "the gateway at", ""),
             ("warning", "1.0 GiB of the log wait", "senders are asked to wait"),
+        )
+
+
+def test_tenants_that_send_more_than_they_may_are_named(tmp_path: Path) -> None:
+    shown = SelfMetrics()
+    for tenant, reason, age in (("acme", "values_quota", 5.0), ("acme", "backlog", 7.0), ("old", "values_quota", 1e4)):
+        shown.gauge("gateway_tenant_wait_age_seconds", age, tenant=tenant, reason=reason)
+    shown.count("gateway_tenant_refused_total", 12, tenant="acme", code="series_quota")
+    with made_up_platform(tmp_path, backlog=0, more=shown.render()):
+        assert_found(
+            room(platform(tmp_path, SystemClock())),
+            ("warning", "tenant acme was asked to come back later 7.0 s ago: backlog", "processor"),
+            ("warning", "tenant acme was asked to come back later 5.0 s ago: values_quota", "--values-per-second"),
+            ("warning", "12 frames or series of tenant acme were refused: series_quota", "quota --tenant acme"),
         )
 
 

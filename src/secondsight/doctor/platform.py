@@ -12,7 +12,7 @@ from typing import Any
 
 from secondsight.agent.client.answers import code_and_message
 from secondsight.agent.client.connection import Answer, Connection
-from secondsight.agent.health.words import plain, size
+from secondsight.agent.health.words import plain, size, width
 from secondsight.clock import Clock
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning
 from secondsight.doctor.processor import processors
@@ -27,6 +27,16 @@ BACKLOG_BYTES = 256 << 20
 
 LAST_WORDS = 3
 TAIL_BYTES = 16 << 10
+LATELY_SECONDS = 600.0
+WAIT_REMEDY = "agents keep what they have and come back by themselves"
+WAIT_REMEDIES = {
+    "values_quota": "secondsight tenants quota --values-per-second sets how much it may send",
+    "bytes_quota": "secondsight tenants quota --bytes-per-second sets how much it may send",
+    "backlog": "the processor is behind: see its log; agents keep what they have",
+    "disk": "make room on the disk of the log: events and states alone are taken",
+}
+_WAITED = re.compile(r'^gateway_tenant_wait_age_seconds\{reason="([^"]*)",tenant="([^"]*)"\} (\S+)$', re.MULTILINE)
+_REFUSED = re.compile(r'^gateway_tenant_refused_total\{code="([^"]*)",tenant="([^"]*)"\} (\S+)$', re.MULTILINE)
 _TROUBLE = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback", re.MULTILINE)
 
 
@@ -58,7 +68,9 @@ def _parts(data: Path, clock: Clock) -> Iterator[Finding]:
     inner = _settings(data).get("api", {}).get("gateway", "")
     if inner:
         yield _answers("the gateway", str(inner), "/readyz", clock)
-        yield from _backlog(data, str(inner), clock)
+        text = _metrics(str(inner), clock)
+        yield from _backlog(data, text)
+        yield from _tenants(text)
     yield from processors(data, clock)
 
 
@@ -88,11 +100,15 @@ def _get(address: str, path: str, clock: Clock) -> Answer:
         connection.close()
 
 
-def _backlog(data: Path, address: str, clock: Clock) -> Iterator[Finding]:
+def _metrics(address: str, clock: Clock) -> str:
+    """Return what a part shows on `/metrics`, "" where it does not answer."""
     try:
-        text = _get(address, "/metrics", clock).body.decode(errors="replace")
+        return _get(address, "/metrics", clock).body.decode(errors="replace")
     except SecondsightError:
-        return
+        return ""
+
+
+def _backlog(data: Path, text: str) -> Iterator[Finding]:
     found = re.search(r"^gateway_backlog_bytes (\S+)$", text, re.MULTILINE)
     if found is None:
         return
@@ -103,6 +119,17 @@ def _backlog(data: Path, address: str, clock: Clock) -> Iterator[Finding]:
         yield warning(words, remedy)
     else:
         yield ok(words)
+
+
+def _tenants(text: str) -> Iterator[Finding]:
+    """Tell which tenants were told to wait lately, or have more series than they may."""
+    for reason, tenant, age in _WAITED.findall(text):
+        if float(age) < LATELY_SECONDS:
+            words = f"tenant {plain(tenant)} was asked to come back later {width(float(age))} ago: {plain(reason)}"
+            yield warning(words, WAIT_REMEDIES.get(reason, WAIT_REMEDY))
+    for code, tenant, number in _REFUSED.findall(text):
+        words = f"{float(number):.0f} frames or series of tenant {plain(tenant)} were refused: {plain(code)}"
+        yield warning(words, f"secondsight tenants quota --tenant {plain(tenant)} shows and sets how many it may have")
 
 
 def _disk(data: Path) -> Iterator[Finding]:

@@ -335,7 +335,11 @@ class Gateway:
         return Answer(200, b'{"status":"ready"}')
 
     async def _get_metrics(self, _request: Request) -> Answer:
-        body = self.selfmetrics.render() + tallies(self.door, self.connections).render() + self._durations.render()
+        body = (
+            self.selfmetrics.render()
+            + tallies(self.door, self.connections, self._clock.monotonic_seconds()).render()
+            + self._durations.render()
+        )
         return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
 
     def _count(self, verdict: Verdict, body_bytes: int) -> None:

@@ -1,5 +1,6 @@
 """Let requests in, or tell them why and for how long to wait: one question for every route that takes data."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from secondsight.access.identity import Identity
@@ -54,6 +55,14 @@ class Door:
             return error
         told = RETRY_AFTER_SECONDS if error.retry_after_seconds is None else error.retry_after_seconds
         return Retryable(str(error), retry_after_seconds=self.pressure.later(told))
+
+    def waits(self) -> Iterator[tuple[str, str, int, float]]:
+        """Give who was told to come back: tenant, reason, how often, and when last, in monotonic seconds."""
+        for (tenant_id, reason), number in self.pressure.waits.items():
+            yield tenant_id, reason, number, self.pressure.waited[tenant_id, reason]
+        for tenant_id, allowance in self.quotas.by_tenant():
+            for reason, number in allowance.waits.items():
+                yield tenant_id, reason, number, allowance.waited[reason]
 
     def allowance(self, entry: Entry) -> Allowance:
         """Return what a request is charged to."""

@@ -77,6 +77,7 @@ class Pressure:
 
     Attributes:
         waits: Requests that were told to come back, by tenant and reason.
+        waited: When one last was, monotonic seconds.
     """
 
     def __init__(self, gauges: Gauges, limits: Limits, weight_of: Callable[[str], int], clock: Clock) -> None:
@@ -91,6 +92,7 @@ class Pressure:
         self.in_flight = Holdings(weight_of)
         self.requests = Holdings(weight_of)
         self.waits: Counter[tuple[str, str]] = Counter()
+        self.waited: dict[tuple[str, str], float] = {}
 
     async def require_room(self, entry: Entry = NOBODY) -> None:
         """Return if the log has room for what a request brings.
@@ -146,6 +148,7 @@ class Pressure:
 
     def _overloaded(self, entry: Entry, message: str, reason: str) -> Overloaded:
         self.waits[entry.flow.tenant_id, reason] += 1
+        self.waited[entry.flow.tenant_id, reason] = self._clock.monotonic_seconds()
         seconds = self.later(self._limits.retry_after_seconds)
         return Overloaded(message, reason=reason, retry_after_seconds=seconds)
 

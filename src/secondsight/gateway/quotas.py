@@ -39,6 +39,7 @@ class Allowance:
         mean_values, mean_bytes: Of a request, lately.
         sent_values, sent_bytes: Ever charged.
         waits: Requests that were told to come back, by reason.
+        waited: When one last was, monotonic seconds.
         refused: Frames and foreign series that were refused for good, by code.
     """
 
@@ -52,6 +53,7 @@ class Allowance:
     sent_values: int = 0
     sent_bytes: int = 0
     waits: Counter[str] = field(default_factory=Counter)
+    waited: dict[str, float] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
 
     def charge(self, values: int, body_bytes: int) -> None:
@@ -132,10 +134,12 @@ class Quotas:
 
     def _require(self, entry: Entry, allowance: Allowance, what: tuple[str, str, Bucket, float]) -> None:
         reason, unit, bucket, mean = what
-        wait_seconds = bucket.wait_seconds(self._clock.monotonic_seconds(), bucket.size if entry.urgent else 0.0)
+        now = self._clock.monotonic_seconds()
+        wait_seconds = bucket.wait_seconds(now, bucket.size if entry.urgent else 0.0)
         if not wait_seconds:
             return
         allowance.waits[reason] += 1
+        allowance.waited[reason] = now
         raise OverQuota(
             f"tenant {entry.flow.tenant_id} has sent more than {bucket.per_second:g} {unit} a second",
             reason=reason,

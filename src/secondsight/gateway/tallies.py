@@ -6,7 +6,7 @@ from secondsight.gateway.door import Door
 from secondsight.selfmetrics import SelfMetrics
 
 
-def tallies(door: Door, connections: Mapping[str, int]) -> SelfMetrics:
+def tallies(door: Door, connections: Mapping[str, int], now_seconds: float) -> SelfMetrics:
     """Return what there is to show, as it is now; connections that showed no token yet are of the tenant ""."""
     shown = SelfMetrics()
     pressure = door.pressure
@@ -22,8 +22,9 @@ def tallies(door: Door, connections: Mapping[str, int]) -> SelfMetrics:
     for name, amounts in held.items():
         for tenant_id, amount in amounts.items():
             shown.gauge(name, amount, tenant=tenant_id)
-    for (tenant_id, reason), number in pressure.waits.items():
+    for tenant_id, reason, number, last_seconds in door.waits():
         shown.count("gateway_tenant_waits_total", number, tenant=tenant_id, reason=reason)
+        shown.gauge("gateway_tenant_wait_age_seconds", now_seconds - last_seconds, tenant=tenant_id, reason=reason)
     _show_quotas(door, shown)
     return shown
 
@@ -33,8 +34,6 @@ def _show_quotas(door: Door, shown: SelfMetrics) -> None:
         shown.count("gateway_tenant_values_total", allowance.sent_values, tenant=tenant_id)
         shown.count("gateway_tenant_bytes_total", allowance.sent_bytes, tenant=tenant_id)
         shown.gauge("gateway_tenant_active_series", allowance.series.series, tenant=tenant_id)
-        for reason, number in allowance.waits.items():
-            shown.count("gateway_tenant_waits_total", number, tenant=tenant_id, reason=reason)
         for code, number in allowance.refused.items():
             shown.count("gateway_tenant_refused_total", number, tenant=tenant_id, code=code)
         limits = {
