@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from chaos_fleet import CATALOG
-from chaos_oracle import ATTRIBUTION, SOURCE_RANKS, Expected, LedgerKey, RowKey, WindowKey
+from chaos_oracle import Expected
+from chaos_rows import ATTRIBUTION, SOURCE_RANKS, LedgerKey, RowKey, WindowKey
 from secondsight.model import EntityKind
 from secondsight.store.schema import raw_table, rollup_table, table
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from chaos_lives import Life, life_of
 from secondsight.agent.simulate.cluster import GROUP_HOSTS, ClusterSpec, SimulatedCluster, gpu_uuid, host_name
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.jobs import Job, Workload, job_at
@@ -26,8 +27,6 @@ UNKNOWN_METRIC = "gpu_of_another_release"
 UNKNOWN_SECONDS = 20
 SHARED = ("gpu_power", "gpu_temp", "gpu_clock")
 """Beginnings of the names of what two collectors of one host both read."""
-SILENT_SECONDS = 25
-STEP_MS = 45_000
 ORIGIN = 1_790_000_010
 """Epoch second at which every story is simulated, so that a seed alone decides it; its times are shifted afterwards."""
 CLOSING_SECONDS = 420
@@ -96,49 +95,6 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """Seconds of the story in which a host says nothing of some kinds; of all where none is named."""
-
-    start: int
-    end: int
-    kinds: frozenset[EntityKind] = frozenset()
-    reboots: bool = False
-    is_shed: bool = False
-
-    def holds(self, second: int, kind: EntityKind) -> bool:
-        return self.start <= second < self.end and (not self.kinds or kind in self.kinds)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From a second on, how far a host's clock is ahead and how well the host knows."""
-
-    start: int
-    offset_ms: int | None
-    uncertainty_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """What befalls one host, in seconds of the story."""
-
-    silences: tuple[Silence, ...]
-    steps: tuple[Step, ...]
-    resets: frozenset[int]
-    change: int
-    """Second of an upgrade: what is reported before and after differs."""
-
-    def is_silent(self, second: int, kind: EntityKind) -> bool:
-        return any(silence.holds(second, kind) for silence in self.silences)
-
-    def clock(self, second: int) -> Step:
-        return next((step for step in reversed(self.steps) if step.start <= second), Step(0, 0, 5))
-
-    def boot(self, second: int) -> int:
-        return sum(silence.reboots and silence.end <= second for silence in self.silences)
-
-
-@dataclass(frozen=True, slots=True)
 class Story:
     """How large a fleet is and how long its story; `start` is its first epoch second, the start of a window."""
 
@@ -165,7 +121,7 @@ class Fleet:
         story = self.story
         self.spec = ClusterSpec("chaos", story.hosts, story.gpus, BOARDS[0], _lively(story))
         chance = random.Random(f"lives {story.seed}")
-        self.lives = [_life(chance, number, story.seconds) for number in range(story.hosts)]
+        self.lives = [life_of(chance, number, story.seconds) for number in range(story.hosts)]
 
     def names(self) -> list[str]:
         return [host_name(self.spec, number) for number in range(self.story.hosts)]
@@ -194,31 +150,6 @@ def _lively(story: Story) -> int:
         if serves and any(some[0] != some[-1] for some in jobs):
             return seed
     raise AssertionError
-
-
-def _life(chance: random.Random, number: int, seconds: int) -> Life:
-    """Each host has one great misfortune by its number, and small ones by chance."""
-    silences, steps = list[Silence](), list[Step]()
-    start = chance.randrange(seconds // 4, seconds // 2)
-    end = start + SILENT_SECONDS + chance.randrange(10)
-    match number % 6:
-        case 0:
-            silences.append(Silence(start, end, reboots=True))
-        case 1:
-            silences.append(Silence(start, end))
-        case 2:
-            steps += [Step(start, chance.choice((-1, 1)) * STEP_MS, 20), Step(end, 700, 5)]
-        case 3:
-            silences.append(Silence(start, end, frozenset({EntityKind.GPU})))
-        case 4:
-            steps += [Step(start, STEP_MS, 900), Step(start + 10, None, 0), Step(end, 0, 5)]
-        case _:
-            silences.append(Silence(start, end, frozenset({EntityKind.GPU}), is_shed=True))
-    for _ in range(seconds // 600):
-        start = chance.randrange(seconds - 60)
-        silences.append(Silence(start, start + chance.randint(5, 50), reboots=chance.random() < 0.3))
-    resets = frozenset(chance.randrange(seconds) for _ in range(1 + seconds // 300))
-    return Life(tuple(silences), tuple(steps), resets, chance.randrange(seconds // 3, 2 * seconds // 3))
 
 
 class _Host:

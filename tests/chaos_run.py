@@ -16,8 +16,9 @@ from chaos_broken import launcher
 from chaos_compare import Differences, compare, counts_of, counts_wanted
 from chaos_fleet import CLOSING_SECONDS, Fleet, Story
 from chaos_frames import Parcel, ship
-from chaos_oracle import WINDOW_MS, Expected, expect, sizes
+from chaos_oracle import Expected, expect, sizes
 from chaos_rig import FRAMES, PATIENCE_SECONDS, Blows, Couriers, Cuttable, schedule, small_disk
+from chaos_rows import WINDOW_MS
 from flow_tables import Tables
 from secondsight.process.balance import differences
 from secondsight.store.chdb import ChdbStore
