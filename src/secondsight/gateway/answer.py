@@ -9,6 +9,7 @@ from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.pressure import Overloaded
 
 JSON = b"application/json"
+NO_CONTENT = 204
 
 STATUS: dict[str, int] = {
     "token_missing": 401,

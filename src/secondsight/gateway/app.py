@@ -22,9 +22,9 @@ from secondsight.clock import Clock
 from secondsight.contracts import LogRecord, LogWriter
 from secondsight.errors import Rejected, Retryable
 from secondsight.gateway.admission import MS_PER_DAY, MS_PER_SECOND, Bounds
-from secondsight.gateway.answer import JSON, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
+from secondsight.gateway.answer import JSON, NO_CONTENT, Answer, WrongMethod, fault_answer, refusal_answer, retry_answer
 from secondsight.gateway.config import GatewayConfig
-from secondsight.gateway.connection import CALLER, Caller
+from secondsight.gateway.connection import CALLER, Caller, Origin
 from secondsight.gateway.door import make_door
 from secondsight.gateway.durations import Durations
 from secondsight.gateway.enrol import BODY_BYTES as ENROL_BYTES
@@ -48,11 +48,11 @@ from secondsight.gateway.replay.routes import Asking, ReplayRoutes
 from secondsight.gateway.request import Body, Disconnected, Receive, Request, Send
 from secondsight.gateway.tallies import tallies
 from secondsight.gateway.tls import require_named
+from secondsight.gateway.whole import KnownHead, Run, answer_bytes
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.wire.header import MAX_ID_LENGTH
 from secondsight.wire.schema import is_text
 
-NO_CONTENT = 204
 APPEND_BYTES = 32 << 20
 BATCH_ITEMS = 500
 LOG_EVERY_SECONDS = 10.0
@@ -173,8 +173,16 @@ class Gateway:
         self._stores.definitions.close()
         self._stores.metadata.dispose()
 
+    def post_whole(self, head: KnownHead, body: bytes, origin: Origin, answered: Callable[[bytes], None]) -> None:
+        """Take a post of frames that is there as a whole; `answered` gets the bytes of its answer."""
+        at = (self._clock.now_ms(), origin.address, origin.caller)
+        Run(self._serve_whole(Request("POST", "/v1/frames", b"", head.headers, _no_more, *at, body)), answered)
+
+    async def _serve_whole(self, request: Request) -> bytes:
+        answer = await self._respond(request, "frames", self._post_frames)
+        return b"" if answer is None else answer_bytes(answer, request.received_ms, self._clock.now_ms())
+
     async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        started_seconds = self._clock.monotonic_seconds()
         headers = dict(scope["headers"])
         query = scope["query_string"]
         address = (scope.get("client") or ("",))[0]
@@ -182,13 +190,20 @@ class Gateway:
         now_ms = self._clock.now_ms()
         request = Request(scope["method"], scope["path"], query, headers, receive, now_ms, address, caller)
         route, handler = self._route(request)
+        answer = await self._respond(request, route, handler)
+        if answer is not None:
+            await _send(send, answer, request.received_ms, self._clock.now_ms())
+
+    async def _respond(self, request: Request, route: str, handler: Handler) -> Answer | None:
+        """Return the answer to a request, observed; None where nobody waits for it."""
+        started_seconds = self._clock.monotonic_seconds()
         answer = await self._answer(request, handler)
         if answer is None:
-            return
+            return None
         if answer.refused_caller:
             self._note_refusal(request, route, answer.refused_caller)
         self._durations.observe(route, answer.status, self._clock.monotonic_seconds() - started_seconds)
-        await _send(send, answer, request.received_ms, self._clock.now_ms())
+        return answer
 
     def _route(self, request: Request) -> tuple[str, Callable[[Request], Awaitable[Answer]]]:
         """Return a route's name and handler; HEAD is answered as GET is, and the server leaves the body out."""
@@ -382,6 +397,11 @@ async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> N
     )
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _no_more() -> MutableMapping[str, Any]:
+    """Tell that nothing more of a request comes."""
+    return {"type": "http.disconnect"}
 
 
 async def _wrong_method(allowed: str, request: Request) -> Answer:

@@ -16,7 +16,7 @@ from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, Refusal, refused_time
 from secondsight.gateway.known import KnownDefinitions
 from secondsight.gateway.repeats import Repeats, repeat_key
-from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.wire.envelope import RecordType, envelope_bytes, partition_key
 from secondsight.wire.frame import HeadView, check_body, split
 
 REFUSED_PAYLOAD_BYTES = 64 << 10
@@ -240,5 +240,6 @@ def _refused_body(post: Post, head: HeadView, refusal: Refusal, stage: str) -> b
 
 def _record(post: Post, head: HeadView, kind: RecordType, body: bytes) -> tuple[bytes, bytes]:
     identity = post.identity
-    envelope = Envelope(kind, identity.tenant_id, identity.region, identity.cluster_id, post.ingest_time_ms, body)
-    return partition_key(identity.tenant_id, identity.cluster_id, head.host_id), encode_envelope(envelope)
+    home = (identity.tenant_id, identity.region, identity.cluster_id)
+    key = partition_key(identity.tenant_id, identity.cluster_id, head.host_id)
+    return key, envelope_bytes(kind, home, post.ingest_time_ms, body)

@@ -1,9 +1,8 @@
 """Read what a handler needs of an ASGI request: its token, its type, its bounded body."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, NamedTuple
 
 from secondsight.errors import Rejected
 from secondsight.gateway.connection import Caller
@@ -19,8 +18,7 @@ class Disconnected(Exception):
     """The sender went away before its body was complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One HTTP request.
 
     Attributes:
@@ -28,16 +26,18 @@ class Request:
         received_ms: Gateway's clock when the headers were there.
         address: Of the other end; "" when unknown.
         caller: Whose connection it came over.
+        whole: Its body, where that was there with the headers.
     """
 
     method: str
     path: str
     query: bytes
-    headers: dict[bytes, bytes]
+    headers: Mapping[bytes, bytes]
     receive: Receive
     received_ms: int
-    address: str = ""
-    caller: Caller = field(default_factory=Caller)
+    address: str
+    caller: Caller
+    whole: bytes | None = None
 
     def bearer(self) -> str:
         """Return the bearer secret, or "" where there is none."""
@@ -89,6 +89,9 @@ class Body:
         Raises:
             Rejected(body_too_large, body_timeout), Overloaded, Disconnected
         """
+        if request.whole is not None:
+            self._hold(request.whole)
+            return request.whole
         announced = request.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._limit_bytes:
             raise self._too_large(int(announced))
@@ -106,13 +109,16 @@ class Body:
             if message["type"] == "http.disconnect":
                 raise Disconnected
             piece = message.get("body", b"")
-            if self._held_bytes + len(piece) > self._limit_bytes:
-                raise self._too_large(self._held_bytes + len(piece))
-            self._held_bytes += len(piece)
-            self._pressure.take(self._entry, len(piece))
+            self._hold(piece)
             pieces.append(piece)
             if not message.get("more_body", False):
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _hold(self, piece: bytes) -> None:
+        if self._held_bytes + len(piece) > self._limit_bytes:
+            raise self._too_large(self._held_bytes + len(piece))
+        self._held_bytes += len(piece)
+        self._pressure.take(self._entry, len(piece))
 
     def _too_large(self, body_bytes: int) -> Rejected:
         message = f"the body has {body_bytes} bytes or more, and the limit is {self._limit_bytes}"

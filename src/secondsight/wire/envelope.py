@@ -49,11 +49,20 @@ def encode_envelope(envelope: Envelope) -> bytes:
     Raises:
         Rejected: `bad_envelope` when a field does not fit.
     """
-    if not 0 <= envelope.ingest_time_ms <= _MAX_TIME_MS:
-        raise Rejected("bad_envelope", f"the ingest time {envelope.ingest_time_ms} is out of bounds")
-    ids, lengths = _pack_ids(envelope.tenant_id, envelope.region, envelope.cluster_id)
-    head = _HEAD.pack(_MAGIC, _VERSION, envelope.type, envelope.ingest_time_ms, *lengths)
-    return b"".join((head, ids, envelope.body))
+    home = (envelope.tenant_id, envelope.region, envelope.cluster_id)
+    return envelope_bytes(envelope.type, home, envelope.ingest_time_ms, envelope.body)
+
+
+def envelope_bytes(kind: RecordType, home: tuple[str, str, str], ingest_time_ms: int, body: bytes) -> bytes:
+    """Return the bytes of an envelope, of (tenant, region, cluster) and what else it holds.
+
+    Raises:
+        Rejected: `bad_envelope` when a field does not fit.
+    """
+    if not 0 <= ingest_time_ms <= _MAX_TIME_MS:
+        raise Rejected("bad_envelope", f"the ingest time {ingest_time_ms} is out of bounds")
+    ids, lengths = _pack_ids(*home)
+    return b"%b%b%b" % (_HEAD.pack(_MAGIC, _VERSION, kind, ingest_time_ms, *lengths), ids, body)
 
 
 def decode_envelope(value: bytes) -> Envelope:

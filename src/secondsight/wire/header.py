@@ -28,6 +28,9 @@ SUPPORTED_VERSIONS = (CURRENT_VERSION, CURRENT_VERSION - 1)
 
 MAX_TIME_MS = 253_402_300_799_999
 MAX_ID_LENGTH = 512
+TEXTS_REMEMBERED = 1 << 15
+"""Each takes half a KiB; a gateway has no more senders at once than it has connections."""
+
 
 _FLAG_INLINE = 1
 _FLAG_LIVE = 2
@@ -282,7 +285,7 @@ def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) ->
     raw = bytes(buffer[start : start + header_bytes])
     if len(raw) < _STEPS_START or flags & ~_FLAGS:
         raise Rejected("bad_frame", "the header is too short or has unknown flags")
-    if crc != google_crc32c.value(raw[:_CRC_POSITION] + bytes(4) + raw[_PREFIX.size :]):
+    if crc != google_crc32c.value(b"%b\0\0\0\0%b" % (raw[:_CRC_POSITION], raw[_PREFIX.size :])):
         raise Rejected("bad_checksum", "the header's checksum is wrong")
     return _unpack_view(raw, prefix, start, bounds)
 
@@ -330,48 +333,51 @@ def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits
         raise Rejected("bad_frame", f"unknown entity kind {fields[0]}")
     if ticks > limits.max_ticks or rows > limits.max_rows:
         raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
-    steps = _unpack_steps(raw, ticks)
-    _require_bounds(first_ms, first_ms + steps[-1], fields[6], fields[7])
-    collector_id, host_id, source = _unpack_texts(raw[_STEPS_START + _STEP_BYTES * (len(steps) - 1) :])
+    texts_start = _STEPS_START + _STEP_BYTES * max(0, ticks - 1)
+    last_ms = first_ms + _last_step(raw[_STEPS_START:texts_start], ticks)
+    _require_bounds(first_ms, last_ms, fields[6], fields[7])
+    collector_id, host_id, source = _unpack_texts(raw[texts_start:])
     return HeadView(
-        kind=kind,
-        collector_id=collector_id,
-        host_id=host_id,
-        source=source,
-        spool_id=fields[5],
-        first_sequence=fields[6],
-        last_sequence=fields[7],
-        boot=fields[8],
-        ticks=ticks,
-        first_tick_ms=first_ms if ticks else 0,
-        last_tick_ms=first_ms + steps[-1] if ticks else 0,
-        interval_ms=fields[2],
-        clock_offset_ms=fields[3] if flags & _FLAG_OFFSET else None,
-        clock_uncertainty_ms=fields[4],
-        live=bool(flags & _FLAG_LIVE),
-        rows=rows,
-        values=fields[12],
-        quality_cells=fields[13],
-        schema_hash=fields[9],
-        entities_hash=fields[10],
-        version=prefix[1],
-        inline=bool(flags & _FLAG_INLINE),
-        start=start,
-        header_bytes=prefix[3],
-        body_bytes=prefix[4],
-        raw_bytes=prefix[5],
-        body_crc=prefix[6],
+        kind,
+        collector_id,
+        host_id,
+        source,
+        fields[5],  # spool_id
+        fields[6],  # first_sequence
+        fields[7],  # last_sequence
+        fields[8],  # boot
+        ticks,
+        first_ms if ticks else 0,
+        last_ms if ticks else 0,
+        fields[2],  # interval_ms
+        fields[3] if flags & _FLAG_OFFSET else None,
+        fields[4],  # clock_uncertainty_ms
+        bool(flags & _FLAG_LIVE),
+        rows,
+        fields[12],  # values
+        fields[13],  # quality_cells
+        fields[9],  # schema_hash
+        fields[10],  # entities_hash
+        prefix[1],  # version
+        bool(flags & _FLAG_INLINE),
+        start,
+        prefix[3],  # header_bytes
+        prefix[4],  # body_bytes
+        prefix[5],  # raw_bytes
+        prefix[6],  # body_crc
     )
 
 
-def _unpack_steps(raw: bytes, ticks: int) -> tuple[int, ...]:
-    """Return tick times from the first on, so beginning with 0."""
+@lru_cache(maxsize=1024)
+def _last_step(raw: bytes, ticks: int) -> int:
+    """Return the time from the first tick to the last; the frames of a cadence mostly have the same steps."""
     count = max(0, ticks - 1)
-    if _STEPS_START + _STEP_BYTES * count > len(raw):
+    if len(raw) < _STEP_BYTES * count:
         raise Rejected("bad_frame", "ticks run over the header")
-    steps = (0, *struct.unpack_from(f"<{count}I", raw, _STEPS_START))
+    steps = (0, *struct.unpack(f"<{count}I", raw))
     _require_ascending(steps)
-    return steps
+    last: int = steps[-1]
+    return last
 
 
 def _times(buffer: bytes, view: HeadView) -> I64:
@@ -401,9 +407,9 @@ def _pack_text(text: str) -> bytes:
     return _LENGTH.pack(len(raw)) + raw
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=TEXTS_REMEMBERED)
 def _unpack_texts(raw: bytes) -> tuple[str, str, str]:
-    """Return the three ids at the end of a header; the frames of a request mostly have the same."""
+    """Return the three ids at the end of a header; a host sends the same again and again."""
     texts = []
     position = 0
     for _ in range(3):
