@@ -7,6 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +22,23 @@ def commit_before_write() -> None:
 
 
 def acknowledge_before_append() -> None:
-    """Answer senders, then keep their records in memory for a while before they are appended."""
+    """Answer senders, and keep their records in memory for a while before they are appended."""
     from secondsight.gateway.native import Intake
 
-    store = Intake._store
+    begin = Intake.__init__
+    held: set[Any] = set()
 
-    async def answer_first(self: Any, *arguments: Any) -> Any:
-        sinks, append = self._sinks, self._sinks.records
+    def begin_late(self: Any, plans: Any, sinks: Any, *rest: Any) -> None:
+        async def wait_and_append(*records: Any) -> None:
+            await asyncio.sleep(HELD_SECONDS)
+            await sinks.records(*records)
 
-        async def later(records: Any) -> None:
-            async def wait_and_append() -> None:
-                await asyncio.sleep(HELD_SECONDS)
-                await append(records)
+        async def answer_first(*records: Any) -> None:
+            held.add(asyncio.get_running_loop().create_task(wait_and_append(*records)))
 
-            self.__dict__.setdefault("held", set()).add(asyncio.get_running_loop().create_task(wait_and_append()))
+        begin(self, plans, replace(sinks, records=answer_first), *rest)
 
-        self._sinks = type(sinks)(later, sinks.definitions, sinks.find_definitions, sinks.plans)
-        try:
-            return await store(self, *arguments)
-        finally:
-            self._sinks = sinks
-
-    Intake._store = answer_first  # type: ignore[method-assign]
+    Intake.__init__ = begin_late  # type: ignore[method-assign]
 
 
 def count_duplicates() -> None:

@@ -59,6 +59,7 @@ class Cuttable:
                 one.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self.cut()
 
