@@ -62,7 +62,7 @@ def starts_at_zero(metric: Metric) -> bool:
 
 def increase_of(metric: Metric, pairs: Pairs) -> Increase:
     """Apply the counter rule to each pair."""
-    values, before = _widened(pairs.values), _widened(pairs.before)
+    values, before = widened(pairs.values), widened(pairs.before)
     near = pairs.known & (pairs.gap_ms <= LOOKBACK_MS)
     fell = near & ~pairs.new_epoch & (values < before)
     reset = fell & ~_is_jitter(values, before) if fell.any() else fell
@@ -78,7 +78,7 @@ def increase_of(metric: Metric, pairs: Pairs) -> Increase:
     return Increase(np.where(counted, increase, increase.dtype.type(0)), counted, reset, implausible)
 
 
-def _widened(values: NDArray[Any]) -> NDArray[Any]:
+def widened(values: NDArray[Any]) -> NDArray[Any]:
     """Return values in the type of increases."""
     wide = {"u": np.uint64, "i": np.int64, "f": np.float64}[values.dtype.kind]
     return values.astype(wide, copy=False)
@@ -96,7 +96,7 @@ def _moves(metric: Metric, values: NDArray[Any]) -> Bools:
     """Tell where the counter is below its cap."""
     if metric.cap is None:
         return np.ones(values.shape, np.bool_)
-    below: Bools = values < _stored(metric, metric.cap)
+    below: Bools = values < stored(metric, metric.cap)
     return below
 
 
@@ -104,10 +104,10 @@ def _plausible(metric: Metric, increase: NDArray[Any], gap_ms: NDArray[np.int64]
     """Tell where an increase is within the metric's greatest step; None where it has none."""
     if metric.step_maximum is None:
         return None
-    per_second = metric.step_maximum / (metric.resolution or 1.0)
-    within: Bools = increase <= per_second * (gap_ms / 1000 + STEP_SLACK_SECONDS)
+    within: Bools = increase <= stored(metric, metric.step_maximum) * (gap_ms / 1000 + STEP_SLACK_SECONDS)
     return within
 
 
-def _stored(metric: Metric, physical: float) -> float:
+def stored(metric: Metric, physical: float) -> float:
+    """Return a physical amount in the units that are stored."""
     return physical / metric.resolution if metric.resolution else physical

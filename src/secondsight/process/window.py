@@ -26,6 +26,7 @@ from secondsight.process.patterns import (
     pairs_before,
 )
 from secondsight.process.percentile import weighted_p95
+from secondsight.process.rising import Gaps, rise_of
 from secondsight.process.states import bit_durations, state_durations
 
 Values = NDArray[Any]
@@ -298,11 +299,15 @@ def _counters(rollup: Rollup, part: _Part, values: Values, ordered: Values) -> N
         return
     for place, metric in chosen:
         _put(rollup, part.pattern, f"{metric.name}_first", ordered[place, part.pattern.starts])
-    gaps = _gaps(part, chosen)
-    before = _before(part, chosen, values)
+    gaps, first = _gaps(part, chosen), _first(part, chosen)
+    even_ms = np.add.reduceat(gaps.gap_ms, part.pattern.starts) if gaps.all_count(part.pattern) else None
     for number, (place, metric) in enumerate(chosen):
-        pairs = Pairs(values[place], before[number], *(gap[number] for gap in gaps))
-        _counter(rollup, part.pattern, metric, pairs)
+        rise = None if even_ms is None else rise_of(metric, values[place], first[number], part.pattern, gaps)
+        if rise is None or even_ms is None:
+            before = pairs_before(values[place], part.pattern, first[number])
+            _counter(rollup, part.pattern, metric, Pairs(values[place], before, *gaps.of(number)))
+        else:
+            _increase(rollup, part.pattern, metric.name, rise, even_ms, None)
 
 
 def _counter(rollup: Rollup, pattern: Pattern, metric: Metric, pairs: Pairs) -> None:
@@ -310,13 +315,20 @@ def _counter(rollup: Rollup, pattern: Pattern, metric: Metric, pairs: Pairs) -> 
     counted = pattern.by_segment(found.counted)
     milliseconds = np.add.reduceat(np.where(counted, pattern.by_segment(pairs.gap_ms), 0), pattern.starts)
     increase = np.add.reduceat(pattern.by_segment(found.increase), pattern.starts)
-    known = np.logical_or.reduceat(counted, pattern.starts)
-    _put(rollup, pattern, f"{metric.name}_increase", increase, known)
-    other = known & (milliseconds != rollup.covered_ms[pattern.segments])
-    rollup.increase_other.add(pattern.segments[other], metric.name, milliseconds[other])
+    _increase(rollup, pattern, metric.name, increase, milliseconds, np.logical_or.reduceat(counted, pattern.starts))
     rollup.implausible += found.implausible
     if found.reset.any():
         _count(rollup.resets, pattern, metric.name, found.reset)
+
+
+def _increase(
+    rollup: Rollup, pattern: Pattern, name: str, increase: Values, milliseconds: I64, known: Bools | None
+) -> None:
+    _put(rollup, pattern, f"{name}_increase", increase, known)
+    other = milliseconds != rollup.covered_ms[pattern.segments]
+    if known is not None:
+        other &= known
+    rollup.increase_other.add(pattern.segments[other], name, milliseconds[other])
 
 
 def _states(rollup: Rollup, part: _Part, values: Values, ordered: Values) -> None:
@@ -325,10 +337,12 @@ def _states(rollup: Rollup, part: _Part, values: Values, ordered: Values) -> Non
         return
     pattern = part.pattern
     weights = pattern.by_segment(pattern.covered_ms)
-    gap_ms, _, known = _gaps(part, chosen)
-    before = _before(part, chosen, values)
+    gaps, first = _gaps(part, chosen), _first(part, chosen)
     for number, (place, metric) in enumerate(chosen):
-        changed = known[number] & (gap_ms[number] <= LOOKBACK_MS) & (values[place] != before[number])
+        gap_ms, _, known = gaps.of(number)
+        changed = values[place] != pairs_before(values[place], pattern, first[number])
+        if changed.any():
+            changed &= known & (gap_ms <= LOOKBACK_MS)
         if changed.any():
             _count(rollup.changes, pattern, metric.name, changed)
         durations = bit_durations if metric.bitmask else state_durations
@@ -342,19 +356,23 @@ def _count(target: Sparse, pattern: Pattern, name: str, flags: Bools) -> None:
     target.add(pattern.segments[some], name, counts[some])
 
 
-def _before(part: _Part, chosen: Sequence[tuple[int, Metric]], values: Values) -> Values:
-    at = np.ix_(_chosen_columns(part, chosen), part.pattern.series)
-    return pairs_before(_picked(values, chosen), part.pattern, part.prior.values[at])
+def _first(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> Values:
+    """Return the value before the first row of each series present, per chosen metric."""
+    first: Values = part.prior.values[np.ix_(_chosen_columns(part, chosen), part.pattern.series)]
+    return first
 
 
-def _gaps(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> tuple[I64, Bools, Bools]:
-    """Return, per chosen metric and row: time since the sample before, whether the boot changed, if there is one."""
+def _gaps(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> Gaps:
+    """Return what lies between rows and the samples before them, once where it is the same for all chosen metrics."""
     pattern = part.pattern
     at = np.ix_(_chosen_columns(part, chosen), pattern.series)
-    times = pairs_before(pattern.time_ms, pattern, part.prior.time_ms[at])
-    epochs = pairs_before(pattern.epoch, pattern, part.prior.epoch[at])
+    first_ms, first_epoch = part.prior.time_ms[at], part.prior.epoch[at]
+    if (first_ms == first_ms[0]).all() and (first_epoch == first_epoch[0]).all():
+        first_ms, first_epoch = first_ms[0], first_epoch[0]
+    times = pairs_before(pattern.time_ms, pattern, first_ms)
+    epochs = pairs_before(pattern.epoch, pattern, first_epoch)
     new_epoch = (epochs != pattern.epoch) & (epochs != 0) & (pattern.epoch != 0)
-    return pattern.time_ms - times, new_epoch, times > 0
+    return Gaps(pattern.time_ms - times, new_epoch, times > 0)
 
 
 def _chosen_columns(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> Rows:
