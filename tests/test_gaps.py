@@ -71,6 +71,9 @@ class Scene:
         for host, start, stop, state in case.get("states", ()):
             cells = {(host, ""): {"node_schedulable": state}}
             self._run("slurm", host, cells, (start, stop), 1, kind=EntityKind.NODE)
+        for host, start, stop, state in case.get("held", ()):
+            cells = {(host, ""): {"agent_delivery_state": state}}
+            self._run(f"{host}/health", host, cells, (start, stop), 30, kind=EntityKind.PLATFORM)
         for host, start, stop in case.get("others", ()):
             self._run("bmc", host, {(host, ""): {"node_load1": 1}}, (start, stop), 1, kind=EntityKind.NODE)
 

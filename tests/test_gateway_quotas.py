@@ -19,6 +19,8 @@ from secondsight.gateway.actives import ACTIVE, NEW, START_SECONDS, Actives
 from secondsight.gateway.app import Stores
 from secondsight.gateway.buckets import Bucket
 from secondsight.model import EntityKind, Priority
+from secondsight.query.gaps import Gap
+from secondsight.query.reasons import Evidence, Reason, reason_of
 from secondsight.wire.envelope import RecordType
 from secondsight.wire.frame import encode
 
@@ -269,3 +271,10 @@ def test_quotas_that_cannot_be_kept_are_refused(make: Callable[[], Quota]) -> No
 
 
 assert len(GPU_METRICS) * 2 == VALUES
+
+
+def test_rows_that_were_refused_for_a_quota_of_series_say_so_of_the_gap_that_they_leave() -> None:
+    gap = Gap("t1\0c1\0h1\0GPU-1\0", 1000, 60_000, 1000, 59, is_open=False, agent="h1", rack="")
+    place = ("t1", "c1", "h1")
+    assert reason_of(gap, Evidence(beyond_quota={place: [30_000]}), "gpu", is_together=False) is Reason.QUOTA
+    assert reason_of(gap, Evidence(beyond_quota={place: [900_000]}), "gpu", is_together=False) is Reason.UNKNOWN

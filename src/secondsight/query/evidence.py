@@ -8,7 +8,7 @@ from secondsight.access.maintenance import MaintenanceWindow
 from secondsight.access.scope import Scope
 from secondsight.model import EntityKind
 from secondsight.process.cells import WINDOW_MS
-from secondsight.process.deadletter import QUARANTINE
+from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.query.gaps import Gap, Places, key_of, places_of
 from secondsight.query.inventory import OPEN_END_MS, Inventory
 from secondsight.query.plan import Span
@@ -21,6 +21,8 @@ from secondsight.store.schema import raw_table, rollup_table
 BOOT, LIFECYCLE, DECLARATION, STATE = "node_boot", "node_lifecycle", "agent_shed", "node_schedulable"
 DRAINED = 2
 TIME_CODES = ("future_time", "too_old", "bad_time")
+QUOTA_CODES = ("series_quota", "new_series_quota")
+DELIVERY, OVER_QUOTA, OVERLOADED = "agent_delivery_state", 2, 3
 BACK_MS = 7 * 86_400_000
 """How far back a state may have begun that still holds."""
 OTHER_KINDS = (EntityKind.NODE, EntityKind.GPU, EntityKind.FABRIC_PORT, EntityKind.PLATFORM)
@@ -45,6 +47,8 @@ class EvidenceReader:
         places = places_of(gap.key for gap in gaps)
         span = Span(min(gap.start_ms for gap in gaps), max(gap.end_ms for gap in gaps))
         events = self._rows(compile_events(places, span, scope))
+        refused = self._rows(compile_refused(places, span, scope))
+        held = self._rows(compile_held(places, span, scope))
         return Evidence(
             maintenance=_maintenance(planned),
             terminated=_terminated(events),
@@ -52,7 +56,10 @@ class EvidenceReader:
             boots=_boots(events),
             boot_ids=_boot_ids(gaps, self._rows(compile_boot_ids(kind, gaps, places, span, scope))),
             shed=_shed(events),
-            quarantined=_quarantined(self._rows(compile_quarantined(places, span, scope))),
+            quarantined=_times(refused, TIME_CODES),
+            beyond_quota=_times(refused, QUOTA_CODES),
+            over_quota=_held(held, OVER_QUOTA),
+            overloaded=_held(held, OVERLOADED),
             beats=_beats(self._rows(compile_beats(places, span, scope))),
             others=_others(
                 [row for each in OTHER_KINDS for row in self._rows(compile_others(each, places, span, scope))]
@@ -128,21 +135,21 @@ def compile_boot_ids(kind: EntityKind, gaps: Sequence[Gap], places: Places, span
     return Statement(rows[1:-1], parameters.values())
 
 
-def compile_quarantined(places: Places, span: Span, scope: Scope) -> Statement:
-    """Return the statement for when rows of hosts were refused for their time, by second."""
+def compile_refused(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for when rows of hosts were refused for their time or a quota of series, by second."""
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     start = f"fromUnixTimestamp64Milli({parameters.bind(span.from_ms, 'Int64')}, 'UTC')"
     end = f"fromUnixTimestamp64Milli({parameters.bind(span.to_ms + SLACK_MS, 'Int64')}, 'UTC')"
     where = [
-        f"stage = '{QUARANTINE}'",
-        f"code IN {parameters.bind_texts(TIME_CODES)}",
+        f"(stage = '{QUARANTINE}' AND code IN {parameters.bind_texts(TIME_CODES)} "
+        f"OR stage = '{DEAD_LETTER}' AND code IN {parameters.bind_texts(QUOTA_CODES)})",
         f"cluster_id IN {parameters.bind_texts(places.clusters)}",
         f"host_id IN {parameters.bind_texts(places.hosts)}",
         f"ingest_time >= {start} AND ingest_time < {end}",
     ]
-    columns = [*_HOST, "intDiv(toUnixTimestamp64Milli(ingest_time), 1000) * 1000 AS t"]
-    group = [f"GROUP BY {', '.join(_HOST)}, t"]
+    columns = [*_HOST, "code", "intDiv(toUnixTimestamp64Milli(ingest_time), 1000) * 1000 AS t"]
+    group = [f"GROUP BY {', '.join(_HOST)}, code, t"]
     return Statement(tables.table("dead_letters", columns, where, tail=group)[1:-1], parameters.values())
 
 
@@ -166,6 +173,22 @@ def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
     group = [f"GROUP BY {', '.join(_HOST)}, number"]
     rows = tables.table(raw_table(EntityKind.PLATFORM), columns, where, tail=group)
     return Statement(rows[1:-1], parameters.values())
+
+
+def compile_held(places: Places, span: Span, scope: Scope) -> Statement:
+    """Return the statement for windows in which agents of hosts were told to wait, and why."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    where = [
+        *rollup_bounds(Span(span.from_ms - SLACK_MS - WINDOW_MS, span.to_ms), parameters),
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"host_id IN {parameters.bind_texts(places.hosts)}",
+        f"{DELIVERY}_last IN ({OVER_QUOTA}, {OVERLOADED})",
+        "samples > 0",
+    ]
+    state = f"toInt64({DELIVERY}_last) AS state"
+    columns = [*_HOST, state, "toInt64(toUnixTimestamp(window_start)) * 1000 AS start_ms"]
+    return Statement(tables.table(rollup_table(EntityKind.PLATFORM), columns, where)[1:-1], parameters.values())
 
 
 def compile_others(kind: EntityKind, places: Places, span: Span, scope: Scope) -> Statement:
@@ -235,10 +258,19 @@ def _drained(rows: Sequence[dict[str, Any]]) -> dict[Place, list[Range]]:
     return found
 
 
-def _quarantined(rows: Sequence[dict[str, Any]]) -> dict[Place, list[int]]:
+def _times(rows: Sequence[dict[str, Any]], codes: Sequence[str]) -> dict[Place, list[int]]:
     found: defaultdict[Place, list[int]] = defaultdict(list)
     for row in rows:
-        found[_place(row)].append(row["t"])
+        if row["code"] in codes:
+            found[_place(row)].append(row["t"])
+    return found
+
+
+def _held(rows: Sequence[dict[str, Any]], state: int) -> dict[Place, list[Range]]:
+    found: defaultdict[Place, list[Range]] = defaultdict(list)
+    for row in rows:
+        if row["state"] == state:
+            found[_place(row)].append((row["start_ms"], row["start_ms"] + WINDOW_MS))
     return found
 
 

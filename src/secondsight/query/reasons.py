@@ -31,6 +31,8 @@ class Reason(StrEnum):
     HOST_RESTART = "host_restart"
     SHED = "shed"
     CLOCK = "clock"
+    QUOTA = "quota"
+    OVERLOAD = "overload"
     COLLECTOR_DOWN = "collector_down"
     NETWORK = "network"
     SOURCE = "source"
@@ -72,6 +74,8 @@ class Evidence:
         boot_ids: Boot ids before and after a gap, by its entity and start; "" where unknown.
         shed: Declarations.
         quarantined: When rows were refused for their time.
+        beyond_quota: When rows were refused as their tenant has too many series.
+        over_quota, overloaded: When an agent was told to wait: by its tenant's quota, or as the gateway had no room.
         beats: Heartbeats, by agent.
         others: When a host was seen by others than an agent: (agent, first, last).
     """
@@ -83,6 +87,9 @@ class Evidence:
     boot_ids: Mapping[tuple[str, int], tuple[str, str]] = field(default_factory=dict)
     shed: Mapping[Place, Sequence[Shed]] = field(default_factory=dict)
     quarantined: Mapping[Place, Sequence[int]] = field(default_factory=dict)
+    beyond_quota: Mapping[Place, Sequence[int]] = field(default_factory=dict)
+    over_quota: Mapping[Place, Sequence[Range]] = field(default_factory=dict)
+    overloaded: Mapping[Place, Sequence[Range]] = field(default_factory=dict)
     beats: Mapping[Place, Sequence[Beat]] = field(default_factory=dict)
     others: Mapping[Place, Sequence[tuple[str, int, int]]] = field(default_factory=dict)
 
@@ -103,10 +110,10 @@ def reason_of(gap: Gap, evidence: Evidence, kind: str, *, is_together: bool) -> 
         (Reason.DRAINED, _covered(span, evidence.drained.get(place, ()))),
         (Reason.HOST_RESTART, _restarted(gap, evidence)),
         (Reason.SHED, _is_shed(gap, evidence.shed.get(place, ()), kind)),
-        (
-            Reason.CLOCK,
-            any(gap.start_ms <= time < gap.end_ms + SLACK_MS for time in evidence.quarantined.get(place, ())),
-        ),
+        (Reason.CLOCK, _refused(gap, evidence.quarantined.get(place, ()))),
+        (Reason.QUOTA, _refused(gap, evidence.beyond_quota.get(place, ()))),
+        (Reason.QUOTA, _covered(span, evidence.over_quota.get(place, ()))),
+        (Reason.OVERLOAD, _covered(span, evidence.overloaded.get(place, ()))),
     )
     for reason, holds in tests:
         if holds:
@@ -180,6 +187,11 @@ def _is_shed(gap: Gap, declared: Iterable[Shed], kind: str) -> bool:
     mine = [one.range for one in declared if one.kind in ("", kind)]
     inside = sum(max(0, min(end, gap.end_ms) - max(start, gap.start_ms)) for start, end in _merged(mine))
     return 2 * inside > gap.end_ms - gap.start_ms
+
+
+def _refused(gap: Gap, times_ms: Iterable[int]) -> bool:
+    """Tell whether something was refused during a gap, or soon after it."""
+    return any(gap.start_ms <= time_ms < gap.end_ms + SLACK_MS for time_ms in times_ms)
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:

@@ -144,6 +144,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/deadletters": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Dead Letters
+         * @description Return letters without their bytes, newest first.
+         */
+        get: operations["dead_letters"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deadletters/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Counts
+         * @description Return how many letters there are by reason.
+         */
+        get: operations["counts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deadletters/{letter_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Dead Letter
+         * @description Return one letter with its bytes.
+         */
+        get: operations["dead_letter"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/debug": {
         parameters: {
             query?: never;
@@ -183,6 +243,26 @@ export interface paths {
          * @description End a debug session now; the window of 30 s that it is in is still sampled to its end.
          */
         delete: operations["stop"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Events
+         * @description Return events by the time at which they happened or began, newest first.
+         */
+        get: operations["events"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -260,6 +340,26 @@ export interface paths {
          * @description Return every metric asked for of one GPU.
          */
         get: operations["gpu_telemetry"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/infos": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Infos
+         * @description Return facts by the time from which they hold, newest first.
+         */
+        get: operations["infos"];
         put?: never;
         post?: never;
         delete?: never;
@@ -536,6 +636,28 @@ export interface components {
             values: number;
         };
         /**
+         * CountOfLetters
+         * @description How many letters there are of one reason, and how many of them were sent again.
+         */
+        CountOfLetters: {
+            /** Code */
+            code: string;
+            /** Letters */
+            letters: number;
+            /** Newesttime */
+            newestTime: string;
+            /** Oldesttime */
+            oldestTime: string;
+            /** Replayed */
+            replayed: number;
+            /** Rows */
+            rows: number;
+            /** Stage */
+            stage: string;
+            /** Values */
+            values: number;
+        };
+        /**
          * CoverageAnswer
          * @description How much of what was expected is stored; `shed` of the rest was declared lost by agents.
          *
@@ -690,6 +812,147 @@ export interface components {
             hint: string;
             /** Message */
             message: string;
+        };
+        /**
+         * EventAnswer
+         * @description One thing that happened; of an interval `endTime` is null while it lasts. `meaning` is the code in words.
+         */
+        EventAnswer: {
+            /** Attributes */
+            attributes: {
+                [key: string]: string;
+            };
+            /** Clusterid */
+            clusterId: string;
+            /** Code */
+            code: number;
+            /** Collectorid */
+            collectorId: string;
+            /** Endtime */
+            endTime: string | null;
+            /** Entityid */
+            entityId: string;
+            /** Gpuid */
+            gpuId: string | null;
+            /** Hostid */
+            hostId: string;
+            /** Ingesttime */
+            ingestTime: string;
+            /** Jobid */
+            jobId: string;
+            /** Kind */
+            kind: string;
+            /** Meaning */
+            meaning: string | null;
+            /** Metric */
+            metric: string;
+            /** Model */
+            model: string;
+            /** Part */
+            part: string;
+            /** Severity */
+            severity: string;
+            /** Source */
+            source: string;
+            /** Team */
+            team: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Time */
+            time: string;
+            /** Version */
+            version: number;
+            /** Workloadid */
+            workloadId: string;
+        };
+        /**
+         * EventPage
+         * @description A page of events, newest first.
+         *
+         *     `completeThrough` is up to where every collector of these places that is not idle has delivered; what happened later
+         *     may still be on its way.
+         */
+        EventPage: {
+            /** Completethrough */
+            completeThrough: string | null;
+            /** Datafreshnessms */
+            dataFreshnessMs: number | null;
+            /** Events */
+            events: components["schemas"]["EventAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Partial */
+            partial: boolean;
+            /** Total */
+            total: number;
+            /** Warnings */
+            warnings: string[];
+        };
+        /**
+         * FactAnswer
+         * @description Facts about an entity that hold from a time on.
+         *
+         *     `gpuId` is set where the entity is a GPU. Owners are those at that time, as far as they are known.
+         */
+        FactAnswer: {
+            /** Attributes */
+            attributes: {
+                [key: string]: string;
+            };
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Entityid */
+            entityId: string;
+            /** Gpuid */
+            gpuId: string | null;
+            /** Hostid */
+            hostId: string;
+            /** Ingesttime */
+            ingestTime: string;
+            /** Jobid */
+            jobId: string;
+            /** Kind */
+            kind: string;
+            /** Metric */
+            metric: string;
+            /** Model */
+            model: string;
+            /** Part */
+            part: string;
+            /** Source */
+            source: string;
+            /** Team */
+            team: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Time */
+            time: string;
+            /** Version */
+            version: number;
+            /** Workloadid */
+            workloadId: string;
+        };
+        /**
+         * FactPage
+         * @description A page of facts, newest first.
+         */
+        FactPage: {
+            /** Completethrough */
+            completeThrough: string | null;
+            /** Datafreshnessms */
+            dataFreshnessMs: number | null;
+            /** Facts */
+            facts: components["schemas"]["FactAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Partial */
+            partial: boolean;
+            /** Total */
+            total: number;
+            /** Warnings */
+            warnings: string[];
         };
         /**
          * FleetAnswer
@@ -869,16 +1132,138 @@ export interface components {
         /**
          * LedgerPage
          * @description A page of minutes, newest first, and what the agents of its hosts have in their spools now.
+         *
+         *     `short` are the minutes of the range, a thousand at most, of which less came than agents say; `said` counts the
+         *     minutes that agents said.
          */
         LedgerPage: {
             /** Entries */
             entries: components["schemas"]["EntryAnswer"][];
             /** Nextcursor */
             nextCursor: string | null;
+            /** Said */
+            said: number;
+            /** Short */
+            short: components["schemas"]["ShortAnswer"][];
             /** Total */
             total: number;
             /** Waiting */
             waiting: components["schemas"]["WaitingAnswer"][];
+        };
+        /**
+         * LetterAnswer
+         * @description Something that was not stored.
+         *
+         *     `partition` and `offset` say where in the log its record lies, null where that is not known; it is sent again from
+         *     there. `rows` and `values` are what the ledger counts of it. `firstTime` and `lastTime` are event times.
+         */
+        LetterAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Code */
+            code: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Firsttime */
+            firstTime: string | null;
+            /** Haspayload */
+            hasPayload: boolean;
+            /** Hostid */
+            hostId: string;
+            /** Id */
+            id: string;
+            /** Ingesttime */
+            ingestTime: string;
+            /** Kind */
+            kind: string;
+            /** Lasttime */
+            lastTime: string | null;
+            /** Message */
+            message: string;
+            /** Metric */
+            metric: string;
+            /** Offset */
+            offset: number | null;
+            /** Partition */
+            partition: number | null;
+            /** Replayedtime */
+            replayedTime: string | null;
+            /** Rows */
+            rows: number;
+            /** Stage */
+            stage: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Values */
+            values: number;
+        };
+        /**
+         * LetterCounts
+         * @description Letters by reason, most first.
+         */
+        LetterCounts: {
+            /** Reasons */
+            reasons: components["schemas"]["CountOfLetters"][];
+            /** Total */
+            total: number;
+        };
+        /**
+         * LetterDetail
+         * @description A letter with what was kept of its bytes, up to 64 KiB, as base64.
+         */
+        LetterDetail: {
+            /** Clusterid */
+            clusterId: string;
+            /** Code */
+            code: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Firsttime */
+            firstTime: string | null;
+            /** Haspayload */
+            hasPayload: boolean;
+            /** Hostid */
+            hostId: string;
+            /** Id */
+            id: string;
+            /** Ingesttime */
+            ingestTime: string;
+            /** Kind */
+            kind: string;
+            /** Lasttime */
+            lastTime: string | null;
+            /** Message */
+            message: string;
+            /** Metric */
+            metric: string;
+            /** Offset */
+            offset: number | null;
+            /** Partition */
+            partition: number | null;
+            /** Payload */
+            payload: string;
+            /** Replayedtime */
+            replayedTime: string | null;
+            /** Rows */
+            rows: number;
+            /** Stage */
+            stage: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Values */
+            values: number;
+        };
+        /**
+         * LetterPage
+         * @description A page of letters, newest first.
+         */
+        LetterPage: {
+            /** Letters */
+            letters: components["schemas"]["LetterAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
         };
         /**
          * MaintenanceAnswer
@@ -1061,7 +1446,7 @@ export interface components {
          * @description Why slots are missing.
          * @enum {string}
          */
-        Reason: "maintenance" | "host_terminated" | "drained" | "host_restart" | "shed" | "clock" | "collector_down" | "network" | "source" | "unknown";
+        Reason: "maintenance" | "host_terminated" | "drained" | "host_restart" | "shed" | "clock" | "quota" | "overload" | "collector_down" | "network" | "source" | "unknown";
         /**
          * ReasonAnswer
          * @description What was not stored for one reason.
@@ -1139,6 +1524,31 @@ export interface components {
             token: string;
         };
         /**
+         * ShortAnswer
+         * @description A minute of event time of which less came of an entity kind than an agent says, all its sources together.
+         *
+         *     `lost` is what nobody has; `waiting` is in its spool still, as far as is known; `declared` lies in a range of time
+         *     of which something was declared lost or refused.
+         */
+        ShortAnswer: {
+            came: components["schemas"]["CountAnswer"];
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorid */
+            collectorId: string;
+            /** Hostid */
+            hostId: string;
+            /** Kind */
+            kind: string;
+            /** Minute */
+            minute: string;
+            missing: components["schemas"]["CountAnswer"];
+            said: components["schemas"]["CountAnswer"];
+            state: components["schemas"]["State"];
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
          * SpoolAnswer
          * @description What one spool told; 0 is what no spool told, such as what a gateway could not read.
          */
@@ -1153,6 +1563,12 @@ export interface components {
             /** Spoolid */
             spoolId: string;
         };
+        /**
+         * State
+         * @description Why something that an agent says is not there.
+         * @enum {string}
+         */
+        State: "lost" | "waiting" | "declared";
         /**
          * StatusCounts
          * @description GPUs by the age of their newest row: up to 30 s, up to 5 min, longer, never seen.
@@ -1690,6 +2106,254 @@ export interface operations {
             };
         };
     };
+    dead_letters: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                collector?: string;
+                /** @description dead_letter, or quarantine: a known metric whose value or time was bad. */
+                stage?: string;
+                /** @description Codes, such as unknown_metric or bad_checksum. */
+                reason?: string;
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                id?: string;
+                replayed?: boolean | null;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LetterPage"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    counts: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                collector?: string;
+                /** @description dead_letter, or quarantine: a known metric whose value or time was bad. */
+                stage?: string;
+                /** @description Codes, such as unknown_metric or bad_checksum. */
+                reason?: string;
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                id?: string;
+                replayed?: boolean | null;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LetterCounts"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    dead_letter: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path: {
+                letter_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LetterDetail"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     sessions: {
         parameters: {
             query?: never;
@@ -1891,6 +2555,92 @@ export interface operations {
             };
             /** @description Too Many Requests */
             429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    events: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description gpu, node, fabric_port, process_job, training, inference, platform. */
+                kind?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                gpu?: string;
+                /** @description What they are about, of any kind. */
+                entity?: string;
+                /** @description One value, or several separated by commas. */
+                job?: string;
+                /** @description One value, or several separated by commas. */
+                team?: string;
+                /** @description One value, or several separated by commas. */
+                model?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description One value, or several separated by commas. */
+                code?: string;
+                severity?: string;
+                /** @description Every version that was ever told, the newest of each time first. */
+                history?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventPage"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2154,6 +2904,87 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    infos: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description gpu, node, fabric_port, process_job, training, inference, platform. */
+                kind?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description One value, or several separated by commas. */
+                gpu?: string;
+                /** @description What they are about, of any kind. */
+                entity?: string;
+                /** @description One value, or several separated by commas. */
+                job?: string;
+                /** @description One value, or several separated by commas. */
+                team?: string;
+                /** @description One value, or several separated by commas. */
+                model?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FactPage"];
                 };
             };
             /** @description Unauthorized */

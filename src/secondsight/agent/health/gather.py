@@ -177,6 +177,7 @@ def _delivery(insight: Insight, now: float) -> State:
         "lastAgeSeconds": _age(now, one.succeeded),
         "failures": one.failures,
         "waitsFor": one.waits_for[:ERROR_CHARACTERS],
+        "heldBy": one.held_by,
         "againSeconds": None if one.again is None else max(one.again - now, 0.0),
         "failedTotal": counts.get("ship_failed"),
         "requestsTotal": counts.get("ship_requests"),

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 COLLECTOR = "health"
 STATE_MS = 5000
 ROWS_MS = 30_000
+FAILS, OVER_QUOTA, OVERLOADED = 1, 2, 3
+"""States of delivery."""
 
 
 class HeartbeatReader:
@@ -145,6 +147,7 @@ class HeartbeatReader:
             yield self._cell("agent_minute_values", count.values, kind=kind.value)
 
     def _delivery_cells(self, delivery: State) -> Iterator[Cell]:
+        yield self._cell("agent_delivery_state", _delivery_state(delivery))
         yield self._cell("agent_ship_requests_total", delivery["requestsTotal"])
         yield self._cell("agent_ship_failures_total", delivery["failedTotal"])
         yield self._cell("agent_shipped_bytes_total", delivery["bytesTotal"])
@@ -165,6 +168,13 @@ class HeartbeatReader:
             yield self._cell("agent_process_cpu_seconds_total", one["cpuSeconds"], process=one["name"])
             if one["pssBytes"] is not None:
                 yield self._cell("agent_process_memory_bytes", one["pssBytes"], process=one["name"])
+
+
+def _delivery_state(delivery: State) -> int:
+    """Return the state of delivery, as the catalogue has it."""
+    if delivery["heldBy"]:
+        return OVER_QUOTA if delivery["heldBy"] == "over_quota" else OVERLOADED
+    return FAILS if delivery["failures"] else 0
 
 
 def _facts_of(state: State) -> dict[str, str]:

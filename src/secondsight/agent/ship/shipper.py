@@ -52,7 +52,11 @@ REST_SHARE = 9.0
 
 
 class Busy(Retryable):
-    """A gateway asks to wait; what is urgent it may take none the less."""
+    """A gateway asks to wait, by a code; what is urgent it may take none the less."""
+
+    def __init__(self, code: str, message: str, retry_after_seconds: float | None) -> None:
+        super().__init__(f"{TOO_MANY} {code}: {message}", retry_after_seconds=retry_after_seconds)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +111,14 @@ class Delivery:
         failures: In a row, since then.
         waits_for: What the gateway said, or why it could not be asked; "" while all goes well.
         again: When it is tried again; None while all goes well.
+        held_by: Code by which a gateway asks to wait with all but class P0; "" where it does not.
     """
 
     succeeded: float | None = None
     failures: int = 0
     waits_for: str = ""
     again: float | None = None
+    held_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,15 +268,15 @@ class Shipper:
         elif self._delivery.failures:
             self._delivery = Delivery(self._delivery.succeeded)
 
-    def _note_failure(self, why: str, wait_seconds: float) -> None:
+    def _note_failure(self, why: str, wait_seconds: float, held_by: str = "") -> None:
         before, again = self._delivery, self._clock.monotonic_seconds() + wait_seconds
-        self._delivery = Delivery(before.succeeded, before.failures + 1, why, again)
+        self._delivery = Delivery(before.succeeded, before.failures + 1, why, again, held_by)
 
     def _back_off(self, error: Retryable) -> float:
         self._batch_bytes.failed()
         self._parts.counts.add("ship_failed")
         wait_seconds = self._backoff.next_seconds(error.retry_after_seconds)
-        self._note_failure(str(error), wait_seconds)
+        self._note_failure(str(error), wait_seconds, error.code if isinstance(error, Busy) else "")
         level = logging.WARNING if self._backoff.failures in (1, 10, 30) else logging.DEBUG
         logger.log(level, "frames wait %.1f s: %s", wait_seconds, error)
         return wait_seconds
@@ -418,5 +424,7 @@ def _require_accepted(answer: Answer) -> None:
     code, message = code_and_message(answer)
     if answer.status in REFUSED_FOR_GOOD:
         raise Rejected(code, message)
-    kind = Busy if answer.status == TOO_MANY else Retryable
-    raise kind(f"{answer.status} {code}: {message}", retry_after_seconds=retry_after_seconds(answer))
+    later_seconds = retry_after_seconds(answer)
+    if answer.status == TOO_MANY:
+        raise Busy(code, message, later_seconds)
+    raise Retryable(f"{answer.status} {code}: {message}", retry_after_seconds=later_seconds)
