@@ -66,14 +66,14 @@ def run(load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
         values = round(begun["introduced_values"] + sent["values"])
         settled_at = _settle(store, values)
         watch.stop()
-        stored = _stored_values(store)
+        stored = stored_values(store)
         _quiet(store)
         whole = _moment(running, store)
         figures = {
             **_used(first, last, stored / max(1, whole.rows), sent["requests_per_second"]),
             **{key: value for key, value in sent.items() if key != "values"},
             **watch.figures(),
-            **_bytes(store, stored),
+            **table_bytes(store, stored),
             "offered_values_per_second": load.hosts * sent["values_per_batch"] / 5,
             "lag_seconds_at_end": max(0.0, settled_at - last.at),
             "values_sent": values,
@@ -149,9 +149,9 @@ def _settle(store: FlightStore, values: int) -> float:
     deadline, per_row = time.monotonic() + SETTLE_SECONDS, 0.0
     while time.monotonic() < deadline:
         rows = _rows(store)
-        per_row = per_row or _stored_values(store) / max(1, rows)
+        per_row = per_row or stored_values(store) / max(1, rows)
         if rows * per_row >= values:
-            per_row = _stored_values(store) / rows
+            per_row = stored_values(store) / rows
             if rows * per_row >= values:
                 break
         time.sleep(0.5)
@@ -162,9 +162,14 @@ def _quiet(store: FlightStore) -> None:
     """Wait until no merge has run for a while, for a bounded time: what was inserted costs that much too."""
     deadline, quiet_since = time.monotonic() + MERGE_SECONDS, time.monotonic()
     while time.monotonic() < deadline and time.monotonic() - quiet_since < QUIET_SECONDS:
-        if int(store.query("SELECT toUInt64(count()) AS n FROM system.merges").to_pylist()[0]["n"]):
+        if merging(store):
             quiet_since = time.monotonic()
         time.sleep(0.5)
+
+
+def merging(store: FlightStore) -> bool:
+    """Tell whether a merge runs."""
+    return bool(int(store.query("SELECT toUInt64(count()) AS n FROM system.merges").to_pylist()[0]["n"]))
 
 
 def _rows(store: FlightStore) -> int:
@@ -172,13 +177,14 @@ def _rows(store: FlightStore) -> int:
     return int(store.query(f"SELECT toUInt64(sum(n)) AS n FROM ({union})").to_pylist()[0]["n"])
 
 
-def _stored_values(store: FlightStore) -> int:
+def stored_values(store: FlightStore) -> int:
     """Return the number of values in the raw tables: their rows' fullness, kept in the version's top 16 bits."""
     union = " UNION ALL ".join(f"SELECT sum(bitShiftRight(version, 112)) AS n FROM {table}" for table in RAW)
     return int(store.query(f"SELECT toUInt64(sum(n)) AS n FROM ({union})").to_pylist()[0]["n"])
 
 
-def _bytes(store: FlightStore, values: int) -> dict[str, float]:
+def table_bytes(store: FlightStore, values: int) -> dict[str, float]:
+    """Return what the active parts of raw rows and rollups take per value."""
     sql = (
         "SELECT toUInt64(sumIf(bytes_on_disk, table LIKE '%_1s')) AS raw,"
         " toUInt64(sumIf(bytes_on_disk, table LIKE '%_30s')) AS rollup,"
