@@ -15,12 +15,14 @@ from secondsight.process.enrich import Attribution, Subject
 from secondsight.process.entities import EntityBook
 from secondsight.process.facts import facts_since, job_versions_before, versions_before
 from secondsight.process.kinds import CollectorKey, KindState
+from secondsight.process.land import history_row
 from secondsight.process.ledger import Ledger
 from secondsight.process.ledgerrows import ledger_table, load_accounts
 from secondsight.process.owners import Owners
 from secondsight.process.series import Interner
 from secondsight.process.spans import OpenSpans, SpanKey
 from secondsight.process.stamps import Stamps
+from secondsight.process.stays import Stays
 from secondsight.process.watermark import Progress
 from secondsight.process.write import Writer
 from secondsight.selfmetrics import SelfMetrics
@@ -77,6 +79,7 @@ class World:
         self.late = Backlog()
         self.writer = Writer(store, catalog, metrics)
         self.entities = EntityBook()
+        self.stays = Stays()
         self.ledger = Ledger(self.place_of)
         self.changed_ms: set[int] = set()
         self.positions: dict[int, int] = {}
@@ -96,6 +99,16 @@ class World:
             known = self.progress[code] = Progress(host_id, partition)
             self._take_over(known, self._restored.get((key[0], key[2], key[3])))
         return code, known
+
+    def release(self, collector: int) -> None:
+        """Forget a silent collector of which everything is written, but for what is needed when it comes back."""
+        progress = self.progress.pop(collector)
+        tenant, _, cluster, name = self.collectors.items[collector]
+        self.entities.release(tenant, cluster, name)
+        self._restored.pop((tenant, cluster, name), None)
+        self._restored[tenant, cluster, name] = Restored(
+            progress.watermark_ms, progress.through_ms, progress.stored_ms[1], progress.version, progress.partition
+        )
 
     def attribution_at(self, kind: EntityKind, host_id: str, subject: Subject, time_ms: int) -> Attribution:
         """Return whose a row about a subject was at an instant."""
@@ -263,10 +276,13 @@ class World:
             condition = " AND kind = {kind:String} AND entity IN {entities:Array(String)}"
             params = {"kind": EntityKind.GPU.value, "entities": sorted(arrived)}
             self.entities.restore(self._open_stays(condition, params))
-        for row in self.entities.take():
+        rows = self.entities.take()
+        for row in rows:
             self.writer.landing.add("entities", row, row["version"])
+        for row in self.stays.events(rows, self.clock.now_ms()):
+            self.writer.landing.add("event_history", history_row(row))
         self.entities.done()
-        self.writer.flush_landing("entities")
+        self.writer.flush_landing("entities", "event_history")
 
     def _take_over(self, progress: Progress, restored: Restored | None) -> None:
         if restored is not None:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from secondsight.agent.health.gather import Insight, State, shed_values, state_of
+from secondsight.agent.health.lives import before, lives
 from secondsight.agent.health.statefile import StateFile
 from secondsight.catalog.load import Catalog
 from secondsight.catalog.metric import Source
@@ -18,6 +19,8 @@ from secondsight.contracts import Tick
 from secondsight.mapping.cells import Cell, ContentBuilder, Gathered, part_text
 from secondsight.mapping.changes import Facts
 from secondsight.model import EntityKind
+from secondsight.release import VERSION
+from secondsight.wire.content import Event
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +44,14 @@ class HeartbeatReader:
         self._facts = Facts()
         self._insight: Insight | None = None
         self._file: StateFile | None = None
+        self._lives: tuple[Event, ...] = ()
         self._window = -1
         self._complaint = ""
 
     def look_at(self, insight: Insight) -> None:
         """Take the parts of the agent, which are put together after its readers."""
         self._insight = insight
+        self._lives = lives(self._collector_id, before(insight.config.spool_dir), VERSION, insight.started_ms)
         self._file = StateFile(insight.config.spool_dir)
         self._say({})
 
@@ -64,6 +69,8 @@ class HeartbeatReader:
         cells = [*self._cells(insight, state), *self._minute_cells(insight, tick_ms)]
         gathered = Gathered(cells=cells)
         self._facts.learn("agent_info", self._collector_id, _facts_of(state), named=True)
+        gathered.events = [(EntityKind.PLATFORM, event) for event in self._lives]
+        self._lives = ()
         gathered.infos = [(EntityKind.PLATFORM, info) for info in self._facts.take(tick_ms)]
         contents = self._builder.build(gathered, insight.clock.now_ms() - tick_ms)
         return Tick(contents, collector=COLLECTOR, source="self", interval_ms=ROWS_MS)

@@ -154,7 +154,7 @@ def _metric(given: Mapping[str, Any], catalog: Catalog) -> Metric:
         raise Rejected(
             "not_an_event", f"{metric.name} is a {metric.type}", "samples go to remote write, OTLP or frames"
         )
-    if metric.derived in OWN_SOURCES:
+    if metric.derived.partition(",")[0] in OWN_SOURCES:
         raise Rejected("reserved_metric", f"{metric.name} is what the platform says of itself", "use another metric")
     return metric
 
