@@ -229,16 +229,25 @@ class Blow:
     what: str
     moment_seconds: float
     seconds: float
+    patient: bool = False
+    """Wait until the processor has written all that it held once more, so that a later blow does not hit old work."""
 
     def __str__(self) -> str:
-        return f"{self.share:.3f}+{self.moment_seconds:.2f}s {self.what} {self.seconds:.1f}s"
+        patient = " once progress is written" if self.patient else ""
+        return f"{self.share:.3f}+{self.moment_seconds:.2f}s {self.what} {self.seconds:.1f}s{patient}"
 
 
-def schedule(seed: int, counts: dict[str, int]) -> list[Blow]:
-    """Return blows in their order."""
+def schedule(seed: int, counts: dict[str, int], patient_share: float) -> list[Blow]:
+    """Return blows in their order, of which about such a share is patient."""
     chance = random.Random(f"blows {seed}")
     made = [
-        Blow(chance.uniform(0.04, 0.96), what, chance.uniform(0, 0.7), chance.uniform(0.4, 2.5))
+        Blow(
+            chance.uniform(0.04, 0.96),
+            what,
+            chance.uniform(0, 0.7),
+            chance.uniform(0.4, 2.5),
+            chance.random() < patient_share,
+        )
         for what, count in counts.items()
         for _ in range(count)
     ]
@@ -253,9 +262,13 @@ class Blows:
     proxy: Cuttable
     broker: Broker | None = None
     disk: Path | None = None
+    progress: Callable[[], int] = lambda: 0
+    """Grows whenever the processor writes how far it is."""
     dealt: Counter[str] = field(default_factory=Counter)
 
     def deal(self, blow: Blow) -> None:
+        if blow.patient:
+            self._let_progress()
         time.sleep(blow.moment_seconds)
         verb, _, part = blow.what.partition(" ")
         match verb:
@@ -278,6 +291,11 @@ class Blows:
             case _:
                 self._fill(blow.seconds)
         self.dealt[blow.what] += 1
+
+    def _let_progress(self) -> None:
+        reached, end = self.progress(), time.monotonic() + PATIENCE_SECONDS / 3
+        while self.progress() == reached and time.monotonic() < end:
+            time.sleep(0.2)
 
     def _pid(self, part: str) -> int:
         wait_until(lambda: part in self.running.parts(), PATIENCE_SECONDS)

@@ -39,6 +39,7 @@ class Size:
     seconds: int
     pace_seconds: float
     blows: dict[str, int]
+    patient_share: float = 0.0
     kafka: bool = False
     small_disk: bool = False
     waits_for_the_last: bool = False
@@ -55,7 +56,7 @@ def run(folder: Path, seed: int, size: Size) -> dict[str, Any]:
     Raises:
         AssertionError: Something that was acknowledged is not as it must be.
     """
-    blows = schedule(seed, size.blows)
+    blows = schedule(seed, size.blows, size.patient_share)
     figures: dict[str, Any] = {"seed": seed}
     gc.disable()  # millions of cells live until the end, and are in no cycles
     try:
@@ -90,7 +91,9 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
         stack.callback(proxy.close)
         couriers = Couriers(shipment, lambda: proxy.port, lambda: running.token("collector"), size.pace_seconds)
         stack.callback(couriers.stop)
-        dealer = Blows(running, proxy, broker, disk)
+        tables = Tables(running)
+        stack.callback(tables.close)
+        dealer = Blows(running, proxy, broker, disk, lambda: progress_of(tables))
         couriers.start()
         for blow in blows:
             _wait_for(couriers, blow.share)
@@ -99,8 +102,6 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
         couriers.finish()
         figures |= {"answers": dict(couriers.answers), "blows": dict(dealer.dealt), **sizes(expected)}
         open_yet = {} if size.waits_for_the_last else _last_windows(expected, shipment.fleet.story)
-        tables = Tables(running)
-        stack.callback(tables.close)
         found = _settled(tables, expected, open_yet, size.patience_seconds)
         figures["compared"] = sum(found.compared.values())
         assert not found, found.words()
@@ -108,6 +109,11 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
         _check_refusals(running, couriers, seed)
         assert running.stop() == 0, running.words()
     _check_balance(folder / "data", start, size.seconds)
+
+
+def progress_of(tables: Tables) -> int:
+    """Return what grows whenever the processor writes how far it is."""
+    return int(tables.rows("SELECT max(version) AS version FROM progress")[0]["version"])
 
 
 def _wait_for(couriers: Couriers, share: float) -> None:

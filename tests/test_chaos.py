@@ -20,7 +20,7 @@ BLOWS = {"kill gateway": 2, "kill processor": 3, "kill everything": 1, "pause pr
 SHORT = Size(hosts=4, gpus=2, seconds=180, pace_seconds=12, blows=BLOWS)
 MANY_BLOWS = {
     "kill gateway": 8,
-    "kill processor": 10,
+    "kill processor": 8,
     "kill api": 2,
     "kill everything": 3,
     "pause gateway": 2,
@@ -28,7 +28,14 @@ MANY_BLOWS = {
     "cut": 6,
 }
 LONG = Size(
-    hosts=20, gpus=2, seconds=1800, pace_seconds=240, blows=MANY_BLOWS, waits_for_the_last=True, patience_seconds=180
+    hosts=20,
+    gpus=2,
+    seconds=1800,
+    pace_seconds=300,
+    blows=MANY_BLOWS,
+    patient_share=0.6,
+    waits_for_the_last=True,
+    patience_seconds=180,
 )
 
 
