@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
+from secondsight.model import EntityKind
 from secondsight.process.deadletter import Position
 from secondsight.process.kinds import CollectorKey
 from secondsight.process.pieces import Piece
-from secondsight.process.series import Interner
+from secondsight.process.series import I32, Interner
 from secondsight.process.spans import SpanKey
 
 MAX_SPANS = 64
@@ -26,6 +27,12 @@ class Backlog:
         """Put a piece to the end."""
         self.items.setdefault(key, []).append((piece, position))
         self.rows += piece.rows
+
+    def renumber(self, kind: EntityKind, renumbered: I32) -> None:
+        """Give the pieces of a kind the new numbers of their series."""
+        for key, items in self.items.items():
+            for piece, _ in items if key[0] is kind else ():
+                piece.series = renumbered[piece.series]
 
     def drop(self, key: SpanKey) -> None:
         """Forget the pieces of a span, which are taken in."""

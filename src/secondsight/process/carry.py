@@ -47,6 +47,19 @@ class Carry:
         if columns.size:
             self._newest[series] = np.maximum(self._newest[series], lasts.time_ms.max(axis=0))
 
+    def compact(self, members: NDArray[np.intp]) -> None:
+        """Keep some series alone, which are numbered in this order from now on."""
+        self._reserve(members[-1:].astype(np.int32))
+        capacity = max(256, members.size + members.size // 4)
+        for group, kept in enumerate(self._lasts):
+            left = self._empty(group, capacity)
+            for name in ("values", "time_ms", "epoch"):
+                getattr(left, name)[:, : members.size] = getattr(kept, name)[:, members]
+            self._lasts[group] = left
+        newest = np.zeros(capacity, np.int64)
+        newest[: members.size] = self._newest[members]
+        self._newest, self._capacity = newest, capacity
+
     def _empty(self, group: int, series: int) -> Priors:
         metrics = self._layout.groups[group]
         shape = (len(metrics.metrics), series)

@@ -66,6 +66,12 @@ class EntityBook:
         self._home.clear()
         self.restore(rows)
 
+    def release(self, tenant_id: str, cluster_id: str, collector_id: str) -> None:
+        """Forget which tables of entities a collector sent; the entities stay."""
+        mine = (tenant_id, cluster_id, collector_id)
+        for name in [name for name in self._sightings if name[:3] == mine]:
+            del self._sightings[name]
+
     def arrived(self) -> set[str]:
         """Return the GPUs that were seen at a place for the first time since the last call."""
         arrived, self._arrived = self._arrived, set()

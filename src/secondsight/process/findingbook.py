@@ -18,7 +18,7 @@ from secondsight.process.findingrows import Finding, finding_row, load_near, loa
 from secondsight.process.findings import Detector, Episode, Growth, Noted, episodes, growths
 from secondsight.process.kinds import KindState
 from secondsight.process.land import history_row
-from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
+from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, I32, PART, REGION, TENANT, Names
 from secondsight.process.spans import SpanKey
 from secondsight.process.window import Rollup, Samples
 from secondsight.process.world import World
@@ -111,6 +111,19 @@ class FindingBook:
     def open(self) -> int:
         """Return how many findings last."""
         return sum(map(len, self._open.values()))
+
+    def series_of(self, kind: EntityKind) -> set[int]:
+        """Return the series of a kind of which something lasts."""
+        return {series for rule, findings in self._open.items() if rule.kind is kind for series in findings}
+
+    def renumber(self, kind: EntityKind, renumbered: I32) -> None:
+        """Take over new numbers of the series of a kind, between windows."""
+        self._near = {}
+        for rule, findings in self._open.items():
+            if rule.kind is kind:
+                for finding in findings.values():
+                    finding.series = int(renumbered[finding.series])
+                self._open[rule] = {finding.series: finding for finding in findings.values()}
 
     def _follow(self) -> None:
         """Read what lasts from the store, at first and whenever partitions come or go."""

@@ -75,6 +75,24 @@ class KindState:
         self._expect(window.size)
         self.windows.pop(window.start_ms, None)
 
+    def compact(self, kept: NDArray[np.bool_]) -> NDArray[np.int32]:
+        """Forget the series that are not kept, of which no lane of a window has rows; return old -> new number."""
+        members = np.flatnonzero(kept)
+        renumbered = np.full(kept.size, -1, np.int32)
+        renumbered[members] = np.arange(members.size, dtype=np.int32)
+        names = [self.series.names_of(number) for number in members.tolist()]
+        self.series = SeriesTable(self._root_of)
+        for each in names:
+            self.series.id_of(each)
+        self.secondary = SecondaryBook(self.series)
+        self.carry.compact(members)
+        self._subjects.clear()
+        for window in self.windows.values():
+            window.series[: window.size] = renumbered[window.series[: window.size]]
+            for lane in window.lanes.values():
+                lane.index = None
+        return renumbered
+
     def _expect(self, *sizes: int) -> None:
         self._expected_rows = max(MIN_ROWS, self._expected_rows * 7 // 8, *sizes)
 

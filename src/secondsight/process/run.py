@@ -17,6 +17,7 @@ from secondsight.contracts import LogConsumer, Polled, Store
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind
 from secondsight.process.balance import Watched
+from secondsight.process.evict import Evictor
 from secondsight.process.intake import Intake
 from secondsight.process.settle import Settler
 from secondsight.process.spans import SpanKey
@@ -34,6 +35,7 @@ MAX_LATE_ROWS = 2_000_000
 FINISH_SECONDS = 5.0
 LEARN_SECONDS = 5.0
 """How often the allocations that other processors landed are looked for."""
+EVICT_SECONDS = 300.0
 SHOW_SECONDS = 30.0
 """How often the accounts of open windows are written."""
 MANY_SPANS, DUE_SECONDS = 256, 2.0
@@ -90,7 +92,8 @@ class Processor:
         self.world = World(store, catalog, clock, self.metrics)
         self._intake = Intake(self.world, open_definitions)
         self._settler = Settler(self.world)
-        self._rollup_at = self._due_at = self._shown_at = self._learnt_at = clock.monotonic_seconds()
+        self.evictor = Evictor(self.world, self._settler.findings)
+        self._rollup_at = self._due_at = self._shown_at = self._learnt_at = self._evicted_at = clock.monotonic_seconds()
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = self._behind = False
         self._stop = Flag()
@@ -247,6 +250,13 @@ class Processor:
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()
+            self._evict(now_seconds)
+
+    def _evict(self, now_seconds: float) -> None:
+        """Let silent collectors go now and then; everything is written."""
+        if now_seconds - self._evicted_at >= EVICT_SECONDS:
+            self._evicted_at = now_seconds
+            self.evictor.run()
 
     def _write_raw(self, now_seconds: float) -> None:
         """Write the kinds whose rows are many or have waited long enough."""
