@@ -15,6 +15,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.cli import main
 from secondsight.clock import ManualClock
 from secondsight.process.balance import differences
+from secondsight.process.deadletter import drop_letters
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
@@ -320,3 +321,16 @@ def _append(one: Platform, body: bytes) -> None:
     host = "host-1"
     envelope = Envelope(RecordType.FRAME, "t1", "eu", "c1", one.clock.now_ms(), body)
     one.run.stores.ingest.append([(partition_key("t1", "c1", host), encode_envelope(envelope))])
+
+
+def test_letters_are_deleted_by_months_and_their_bytes_are_bounded(site: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secondsight.process.lander.PAYLOAD_BYTES_PER_HOUR", 300)
+    with site() as one:
+        one.events([{"metric": "nothing_such", "time": NOW_MS, "host": "host-7"}] * 9)
+        one.settle()
+        kept = [row["n"] for row in one.rows("dead_letters", "length(payload) AS n")]
+        assert len(kept) == 9
+        assert 0 < sum(kept) <= 300
+        assert drop_letters(one.store, NOW_MS) == []
+        assert drop_letters(one.store, NOW_MS + 40 * 86_400_000) == ["202311"]
+        assert one.rows("dead_letters", "id") == []

@@ -16,6 +16,7 @@ from secondsight.contracts import Store
 from secondsight.errors import SecondsightError
 from secondsight.model import EntityKind
 from secondsight.process.cells import WINDOW_MS
+from secondsight.process.deadletter import drop_letters
 from secondsight.process.decode import FUTURE_MS
 from secondsight.process.land import Row, hash64, row_table
 from secondsight.process.ledger import BEGUN, STORED, UNEXPLAINED, LedgerRow
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 METRIC = "ledger_difference"
 CHECK_SECONDS = 60.0
+EXPIRE_SECONDS = 3600.0
+MS_PER_DAY = 86_400_000
 SETTLED_MS = 120_000
 """How long after its end a window is compared first."""
 REACH_MS = 600_000
@@ -85,6 +88,7 @@ class Checker:
 
     Args:
         watched: Gives which windows are settled; None while the processor catches up.
+        letter_days: Age beyond which dead letters are deleted, whole months at a time.
     """
 
     def __init__(
@@ -94,12 +98,15 @@ class Checker:
         clock: Clock,
         metrics: SelfMetrics,
         watched: Callable[[], Watched | None],
+        letter_days: float = 90.0,
     ) -> None:
         self._store = store
         self._spec, self._ledger_spec = specs["events"], specs["ledger"]
         self._clock = clock
         self._metrics = metrics
         self._watched = watched
+        self._letter_days = letter_days
+        self._expired_at: float | None = None
         self._suspects: set[Difference] = set()
         self._reported: set[Difference] = set()
         self._changed_ms: set[int] = set()
@@ -111,6 +118,7 @@ class Checker:
         while not stop.wait(CHECK_SECONDS):
             try:
                 self.check()
+                self._expire()
             except SecondsightError as error:
                 logger.warning("the ledger was not compared with the tables, it is tried again: %s", error)
 
@@ -144,6 +152,14 @@ class Checker:
         self._metrics.count("processor_ledger_checks_total")
         self._metrics.gauge("processor_ledger_differences", len(found & self._reported))
         return again
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic_seconds()
+        if self._expired_at is None or now - self._expired_at >= EXPIRE_SECONDS:
+            self._expired_at = now
+            months = drop_letters(self._store, self._clock.now_ms() - round(self._letter_days * MS_PER_DAY))
+            if months:
+                logger.info("dead letters of %s are deleted, as they are over %g days old", months, self._letter_days)
 
     def _beginning(self) -> int:
         """Return the first window that no processor without a ledger can have written to; note it where none was."""

@@ -24,6 +24,7 @@ class ServeConfig:
         raw_seconds: Longest time that a row waits for being written.
         rollup_rows: Rollup rows that are written at once.
         rollup_seconds: Longest time that a closed window waits for being written.
+        letter_days: Age beyond which dead letters are deleted, whole months at a time.
         window_mib: Memory of open windows; beyond it the oldest are written as they stand.
         metrics_listen: Where `/metrics` and `/healthz` are answered, HOST:PORT; port 0 is any free one, noted in
             `run/*.metrics` of the data folder. Empty for none.
@@ -41,4 +42,5 @@ class ServeConfig:
     rollup_rows: int = 10_000
     rollup_seconds: float = 5.0
     window_mib: int = 3072
+    letter_days: float = 90.0
     metrics_listen: str = "127.0.0.1:0"

@@ -5,6 +5,7 @@ import binascii
 import json
 from dataclasses import dataclass
 
+from secondsight.contracts import Store
 from secondsight.errors import Permanent, Rejected
 from secondsight.process.land import Row
 from secondsight.wire.content import Header
@@ -95,6 +96,24 @@ def gateway_row(position: Position, envelope: Envelope) -> Row:
     row = _row(position, loss, _NO_PLACE | ids | place | times)
     row |= {} if letter is None else {"id": letter & (1 << 64) - 1}
     return row | {"ingest_time": envelope.ingest_time_ms, "payload": _payload(payload)}
+
+
+def drop_letters(store: Store, before_ms: int) -> list[str]:
+    """Delete the letters of months that ended before a time; return these months as `YYYYMM`.
+
+    Raises:
+        SecondsightError: The store is busy or away.
+    """
+    found = store.query(
+        "SELECT DISTINCT partition FROM system.parts WHERE database = currentDatabase() AND table = 'dead_letters' "
+        "AND active AND partition < toString(toYYYYMM(fromUnixTimestamp64Milli({before:Int64}, 'UTC'))) "
+        "ORDER BY partition",
+        {"before": before_ms},
+    )
+    months = [str(row["partition"]) for row in found.to_pylist()]
+    for month in months:
+        store.query("ALTER TABLE dead_letters DROP PARTITION {month:String}", {"month": month})
+    return months
 
 
 def code_of(error: Permanent) -> str:

@@ -25,6 +25,9 @@ from secondsight.wire.content import Event
 
 DECLARATION = "agent_shed"
 HISTORY = "event_history"
+PAYLOAD_BYTES_PER_HOUR = 16 << 20
+"""Of dead letters, as base64; of further ones the reason is kept alone."""
+MS_PER_HOUR = 3_600_000
 
 
 class Lander:
@@ -36,6 +39,7 @@ class Lander:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._payload_hour = self._payload_bytes = 0
         self.letters = 0
 
     def note_losses(self, source: Source, position: Position, plan: SchemaPlan | None, decoded: Decoded | None) -> None:
@@ -96,4 +100,15 @@ class Lander:
         """Count and keep a dead letter."""
         self.letters += 1
         self._world.metrics.count("processor_dead_letters_total", stage=row["stage"], code=row["code"])
-        self._world.writer.landing.add("dead_letters", row)
+        self._world.writer.landing.add("dead_letters", self._bounded(row))
+
+    def _bounded(self, row: Row) -> Row:
+        """Return a letter with its bytes only while there are not too many of this hour; the log has them too."""
+        hour = self._world.clock.now_ms() // MS_PER_HOUR
+        if hour != self._payload_hour:
+            self._payload_hour, self._payload_bytes = hour, 0
+        self._payload_bytes += len(row["payload"])
+        if self._payload_bytes <= PAYLOAD_BYTES_PER_HOUR:
+            return row
+        self._world.metrics.count("processor_dead_letter_payloads_dropped_total")
+        return row | {"payload": ""}

@@ -55,7 +55,7 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         log.consumer.close()
         return
     log.attach(processor)
-    checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched)
+    checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched, config.letter_days)
     checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
     checking.start()
     metrics = _metrics_server(config, processor, clock)
