@@ -64,7 +64,7 @@ class Histogram:
     start_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Tick:
     """All that one reader of one collector says at one instant, by its host's clock."""
 
@@ -109,7 +109,7 @@ class Story:
         return self.start + self.seconds
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Fleet:
     """The lives of all hosts, and the ticks that they make."""
 

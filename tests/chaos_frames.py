@@ -39,7 +39,7 @@ SPOOL_CLASSES = 8
 CONFLICTS = SPOOL_CLASSES - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Record:
     """The share of one tick that one spool numbers."""
 
@@ -55,7 +55,7 @@ class Record:
         return tuple(sorted({name for cells in self.rows.values() for name in cells}))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Frame:
     """Some records that are sent as one; what becomes of it is said by `fate`."""
 
@@ -92,7 +92,7 @@ class Frame:
         return write_header(replace(head, header=lie)) + made[head.body_start :]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Parcel:
     """One body of one host, to be sent until it is acknowledged; a spoiled one until it is refused."""
 
@@ -107,7 +107,7 @@ class Parcel:
         return body if self.spoil is None else _damaged(body, random.Random(self.spoil))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Shipment:
     """All that is sent of a fleet: parcels of each host in their order, and the frames among them that count."""
 

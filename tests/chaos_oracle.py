@@ -25,7 +25,7 @@ FINDINGS_SECONDS = 300
 """Of longer stories findings are not worked out: that takes the square of their length."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Expected:
     """All that is to be found.
 

@@ -92,7 +92,7 @@ def _splice(near: socket.socket, far: socket.socket) -> None:
             others[one].sendall(data)
 
 
-@dataclass
+@dataclass(repr=False)
 class Couriers:
     """Threads that deliver the parcels of a shipment, those of one host in their order.
 
