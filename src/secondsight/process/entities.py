@@ -1,6 +1,6 @@
 """Turn the entity tables of frames into time-ranged rows of `entities`: a card keeps its history when it moves."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,11 +66,9 @@ class EntityBook:
         self._home.clear()
         self.restore(rows)
 
-    def release(self, tenant_id: str, cluster_id: str, collector_id: str) -> None:
-        """Forget which tables of entities a collector sent; the entities stay."""
-        mine = (tenant_id, cluster_id, collector_id)
-        for name in [name for name in self._sightings if name[:3] == mine]:
-            del self._sightings[name]
+    def release(self, collectors: Collection[tuple[str, str, str]]) -> None:
+        """Forget which tables of entities collectors (tenant, cluster, id) sent; the entities stay."""
+        self._sightings = {name: seen for name, seen in self._sightings.items() if name[:3] not in collectors}
 
     def arrived(self) -> set[str]:
         """Return the GPUs that were seen at a place for the first time since the last call."""

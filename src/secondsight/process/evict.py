@@ -43,9 +43,8 @@ class Evictor:
         """Let silent collectors go; return how many went."""
         world = self._world
         gone = self._silent()
-        for collector in gone:
-            world.release(collector)
         if gone:
+            world.release(gone)
             world.metrics.count("processor_collectors_released_total", len(gone))
         for state in world.kinds.values():
             if len(state.series) >= self._least_series:

@@ -1,6 +1,6 @@
 """Hold everything the processor knows, and take it over from the store when it starts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,15 +100,17 @@ class World:
             self._take_over(known, self._restored.get((key[0], key[2], key[3])))
         return code, known
 
-    def release(self, collector: int) -> None:
-        """Forget a silent collector of which everything is written, but for what is needed when it comes back."""
-        progress = self.progress.pop(collector)
-        tenant, _, cluster, name = self.collectors.items[collector]
-        self.entities.release(tenant, cluster, name)
-        self._restored.pop((tenant, cluster, name), None)
-        self._restored[tenant, cluster, name] = Restored(
-            progress.watermark_ms, progress.through_ms, progress.stored_ms[1], progress.version, progress.partition
-        )
+    def release(self, collectors: Iterable[int]) -> None:
+        """Forget silent collectors of which everything is written, but for what is needed when they come back."""
+        names = set()
+        for collector in collectors:
+            progress = self.progress.pop(collector)
+            tenant, _, cluster, name = self.collectors.items[collector]
+            names.add((tenant, cluster, name))
+            self._restored[tenant, cluster, name] = Restored(
+                progress.watermark_ms, progress.through_ms, progress.stored_ms[1], progress.version, progress.partition
+            )
+        self.entities.release(names)
 
     def attribution_at(self, kind: EntityKind, host_id: str, subject: Subject, time_ms: int) -> Attribution:
         """Return whose a row about a subject was at an instant."""
