@@ -7,8 +7,8 @@ damaged, reading goes on at the next sound header of a greater offset. Nothing h
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -21,8 +21,7 @@ _MAGIC = b"SSLR"
 _CRC_POSITION = HEADER_BYTES - 4
 
 
-@dataclass(frozen=True, slots=True)
-class RecordHead:
+class RecordHead(NamedTuple):
     """Header of a record: its payload's length and CRC, its offset, and when it was appended."""
 
     payload_bytes: int
@@ -36,8 +35,7 @@ class RecordHead:
         return HEADER_BYTES + self.payload_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(NamedTuple):
     """One record met by `scan`.
 
     Attributes:
@@ -82,17 +80,17 @@ def scan(fd: int, start: int, end: int, from_offset: int = 0) -> Iterator[Scanne
     position, expected = start, 0
     while position + HEADER_BYTES <= end:
         head = window.head(position)
-        if head is None or head.offset < expected or position + head.record_bytes > end:
+        after = end + 1 if head is None else position + HEADER_BYTES + head.payload_bytes
+        if head is None or head.offset < expected or after > end:
             found = _resynchronise(window, position + 1, expected)
             if found is None:
                 return
             position = found
             continue
-        position += head.record_bytes
         expected = head.offset + 1
         if head.offset >= from_offset:
-            payload = window.payload(position - head.payload_bytes, head)
-            yield Scanned(head.offset, head.append_time_ms, payload, position)
+            yield Scanned(head.offset, head.append_time_ms, window.payload(position + HEADER_BYTES, head), after)
+        position = after
 
 
 def _resynchronise(window: "_Window", position: int, least_offset: int) -> int | None:
@@ -115,28 +113,29 @@ class _Window:
         self._data = b""
 
     def head(self, position: int) -> RecordHead | None:
-        self._load(position, HEADER_BYTES)
-        return parse_head(self._data, position - self._start)
+        at = self._at(position, HEADER_BYTES)
+        return parse_head(self._data, at)
 
     def payload(self, position: int, head: RecordHead) -> bytes | None:
-        self._load(position, head.payload_bytes)
-        start = position - self._start
-        payload = self._data[start : start + head.payload_bytes]
+        at = self._at(position, head.payload_bytes)
+        payload = self._data[at : at + head.payload_bytes]
         sound = len(payload) == head.payload_bytes and google_crc32c.value(payload) == head.payload_crc
         return payload if sound else None
 
     def find(self, needle: bytes, position: int) -> int | None:
         while position + HEADER_BYTES <= self.end:
-            self._load(position, HEADER_BYTES)
-            found = self._data.find(needle, position - self._start)
+            at = self._at(position, HEADER_BYTES)
+            found = self._data.find(needle, at)
             if found >= 0:
                 return self._start + found
             position = max(position + 1, self._start + len(self._data) - len(needle) + 1)
         return None
 
-    def _load(self, position: int, size_bytes: int) -> None:
-        if self._start <= position and position + size_bytes <= self._start + len(self._data):
-            return
-        wanted = min(max(size_bytes, READ_BYTES), max(0, self.end - position))
-        self._data = os.pread(self._fd, wanted, position)
-        self._start = position
+    def _at(self, position: int, size_bytes: int) -> int:
+        """Return where a position of the file is in `_data`, having read so many bytes from there on."""
+        at = position - self._start
+        if at < 0 or at + size_bytes > len(self._data):
+            wanted = min(max(size_bytes, READ_BYTES), max(0, self.end - position))
+            self._data = os.pread(self._fd, wanted, position)
+            self._start, at = position, 0
+        return at
