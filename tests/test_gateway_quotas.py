@@ -1,5 +1,6 @@
 """A tenant is held to what an operator said that it may send: nothing is lost for a rate, nothing is charged twice."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.cli import main
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
-from secondsight.gateway.actives import ACTIVE, NEW, START_SECONDS, Actives
+from secondsight.gateway.actives import ACTIVE, NEW, START_SECONDS, Actives, OwnSeries
 from secondsight.gateway.app import Stores
 from secondsight.gateway.buckets import Bucket
 from secondsight.model import EntityKind, Priority
@@ -278,3 +279,29 @@ def test_rows_that_were_refused_for_a_quota_of_series_say_so_of_the_gap_that_the
     place = ("t1", "c1", "h1")
     assert reason_of(gap, Evidence(beyond_quota={place: [30_000]}), "gpu", is_together=False) is Reason.QUOTA
     assert reason_of(gap, Evidence(beyond_quota={place: [900_000]}), "gpu", is_together=False) is Reason.UNKNOWN
+
+
+def test_collectors_that_are_made_up_without_end_take_no_memory_without_end() -> None:
+    actives = Actives(Quota(), 0.0, 0.0, keys_maximum=100)
+    one = np.arange(1, dtype=np.uint64)
+    codes = Counter(actives.admit(("c1", f"made-up-{at}", b"s"), b"t", one, 1, 0.0) for at in range(300))
+    assert codes == {"": 100, ACTIVE: 200}
+    assert actives.admit(("c1", "made-up-7", b"s"), b"u", one, 1, 0.0) == ""
+
+
+def test_a_foreign_sender_that_is_forgotten_gives_its_series_back() -> None:
+    actives = Actives(Quota(active_series=3), 0.0, 0.0)
+    own = OwnSeries(actives, "t1", ManualClock())
+    assert [own.refuse()[0] for _ in range(4)] == ["", "", "", ACTIVE]
+    own.forget(are_back_soon=True)
+    assert [own.refuse()[0] for _ in range(2)] == ["", ""]
+    own.close()
+    own.refuse()
+    assert actives.series == 0
+
+
+def test_of_several_gateways_each_gives_its_part(tmp_path: Path) -> None:
+    with serving(tmp_path, quota_share=0.5) as run:
+        token = run.token()
+        limit(run, values_per_second=2 * VALUES, burst_seconds=1)
+        assert [run.post(frame("host-1", number), token).status for number in (1, 2)] == [200, 429]

@@ -24,6 +24,9 @@ GENERATION_SECONDS = 1800.0
 START_SECONDS = 600.0
 """So long after its start a gateway takes up to all active series for known: it has forgotten which ones were."""
 
+KEYS_MAXIMUM = 500_000
+"""Of one tenant, some 350 bytes each: an agent has a dozen. Further ones are refused as series are."""
+
 Entities = NDArray[np.uint64]
 """Ascending hashes of the entities, with their parts, of one table."""
 
@@ -51,9 +54,11 @@ class Actives:
         quota: Of the tenant.
         started: When the gateway was started, monotonic seconds.
         now: Likewise.
+        keys_maximum: How many collectors, each with its schemas, are remembered.
     """
 
-    def __init__(self, quota: Quota, started: float, now: float) -> None:
+    def __init__(self, quota: Quota, started: float, now: float, keys_maximum: int = KEYS_MAXIMUM) -> None:
+        self._keys_maximum = keys_maximum
         self._lock = Lock()
         self._lent_until = started + START_SECONDS
         self._turned = now
@@ -90,6 +95,8 @@ class Actives:
         """Return why frames of these definitions are refused, or "" and count their series."""
         with self._lock:
             old = self._recent.get(key) or self._before.get(key)
+            if old is None and len(self._recent) + len(self._before) >= self._keys_maximum:
+                return ACTIVE
             news = entities.size if old is None else np.setdiff1d(entities, old.entities, assume_unique=True).size
             series = entities.size * columns
             code = self._code(news * columns, series - (old.series if old else 0), now)
@@ -114,7 +121,7 @@ class Actives:
     def words(self, tenant_id: str, code: str) -> str:
         """Return what a refusal of a tenant's series says."""
         if code == ACTIVE:
-            return f"tenant {tenant_id} has {self._limit} active series, and no more are taken; {REMEDY}"
+            return f"tenant {tenant_id} has {self.series} active series, and no more are taken; {REMEDY}"
         return f"tenant {tenant_id} has too many new series a minute; {REMEDY}"
 
     def _code(self, news: int, growth: int, now: float) -> str:
@@ -162,6 +169,7 @@ class OwnSeries:
         self._tenant_id = tenant_id
         self._clock = clock
         self._held = 0
+        self._is_closed = False
 
     def refuse(self) -> tuple[str, str]:
         """Return the code and the words by which a further series is refused, empty ones where it is taken."""
@@ -169,9 +177,16 @@ class OwnSeries:
         if code:
             return code, self._actives.words(self._tenant_id, code)
         self._held += 1
+        if self._is_closed:
+            self.forget(are_back_soon=False)
         return "", ""
 
     def forget(self, *, are_back_soon: bool) -> None:
         """Forget all of them; those that are numbered anew are not new when they come back."""
         self._actives.forget(self._held, are_back_soon=are_back_soon)
         self._held = 0
+
+    def close(self) -> None:
+        """Forget all of them; what a request under way still adds is not counted."""
+        self._is_closed = True
+        self.forget(are_back_soon=False)

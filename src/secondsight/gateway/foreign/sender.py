@@ -121,7 +121,7 @@ class Sender:
     def close(self) -> None:
         """Forget all series; it is not used afterwards."""
         if self._own is not None:
-            self._own.forget(are_back_soon=False)
+            self._own.close()
 
     def note_unstored(self) -> None:
         """Take that frames were not stored: when counters began is to be told again."""
