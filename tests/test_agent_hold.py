@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import process_rig
 from agent_fixture import SCHEMA, block_of, content_of, table_of
 from secondsight.agent.client.offset import ClockOffset, Exchange
 from secondsight.agent.counts import Counts
+from secondsight.agent.ship.lanes import LaneConfig, Lanes
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.write.definitions import KeptDefinitions
@@ -239,3 +241,26 @@ def test_what_is_packed_is_unpacked(one: tuple[Stamp, Content]) -> None:
     assert same(found[1].histograms, content.histograms)
     with pytest.raises(Rejected):
         unpack(record[:-1], known)
+
+
+def test_what_was_held_at_a_bad_end_is_not_overtaken_unmarked(rig: Rig) -> None:
+    both = {("GPU-a", "", 0): {"gpu_power_watts": 1, "gpu_pcie_correctable_errors_total": 1}}
+    for _ in range(4):
+        rig.take(0, process_rig.content_of(both, ticks=[0]))
+    rig.die()
+    rig.clock.move(60.0)
+    rig.begin()
+    for _ in range(6):
+        rig.take(0, process_rig.content_of(both, ticks=[0]))
+    rig.held.close()
+    lanes = Lanes(rig.spools, rig.clock, LaneConfig(batch_seconds=0.0))
+    watermark_ms, ticks = 0, 0
+    while (turn := lanes.next(1 << 20)).loads:
+        for load in turn.loads:
+            for record in load.records:
+                times = decode(record.payload, rig.definitions.known).header.tick_times_ms.tolist()
+                assert times[0] >= watermark_ms
+                ticks += len(times)
+                watermark_ms = watermark_ms if load.is_live else max(watermark_ms, times[-1] - 10_000)
+        lanes.delivered(turn)
+    assert ticks == 2 * 10

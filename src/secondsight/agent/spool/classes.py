@@ -170,8 +170,10 @@ class Spools:
         with self._lock:
             return member.spool.appended_since(time_ms)
 
-    def append(self, pieces: Mapping[Priority, Sequence[bytes]]) -> None:
+    def append(self, pieces: Mapping[Priority, Sequence[bytes]], time_ms: int | None = None) -> None:
         """Append frames durably, the most important class first; a class that is refused does not keep others out.
+
+        They are as of now, or of `time_ms`.
 
         Raises:
             Retryable: The disk or the folder refuses some; they are declared lost.
@@ -183,7 +185,7 @@ class Spools:
             failures: list[Retryable | Permanent] = []
             for priority, frames in sorted(pieces.items()):
                 try:
-                    self._append(priority, frames)
+                    self._append(priority, frames, time_ms)
                     self._minutes.take(frames)
                 except (Retryable, Permanent) as error:
                     failures.append(error)
@@ -319,7 +321,7 @@ class Spools:
             self._counts.add("spool_cut_bytes", spool.cut_bytes)
         return spool
 
-    def _append(self, priority: Priority, frames: Sequence[bytes]) -> None:
+    def _append(self, priority: Priority, frames: Sequence[bytes], time_ms: int | None) -> None:
         size_bytes = sum(RECORD_OVERHEAD_BYTES + len(frame) for frame in frames)
         if not self._members:
             self._custody.refuse(priority, frames, LossReason.UNWRITABLE)
@@ -328,13 +330,15 @@ class Spools:
             self._custody.refuse(priority, frames, LossReason.SPOOL_FULL)
             raise Permanent(f"{size_bytes} bytes do not fit a spool of {self._bounds.max_bytes}")
         try:
-            self._append_or_shed(priority, frames, size_bytes)
+            self._append_or_shed(priority, frames, size_bytes, time_ms)
         except OSError as error:
             reason = LossReason.DISK_FULL if error.errno in NO_SPACE else LossReason.UNWRITABLE
             self._custody.refuse(priority, frames, reason)
             raise Retryable(f"spool {self._folder} cannot be written: {error}") from error
 
-    def _append_or_shed(self, priority: Priority, frames: Sequence[bytes], size_bytes: int) -> None:
+    def _append_or_shed(
+        self, priority: Priority, frames: Sequence[bytes], size_bytes: int, time_ms: int | None
+    ) -> None:
         self._is_pressed = False
         while (reason := self._pressure(size_bytes)) is not None:
             self._is_pressed = True
@@ -343,7 +347,7 @@ class Spools:
                 raise Retryable(f"spool {self._folder} has no room: {reason}")
         while True:
             try:
-                self._writable(priority).append_many(frames)
+                self._writable(priority).append_many(frames, time_ms)
             except OSError as error:
                 self._is_pressed = error.errno in NO_SPACE
                 if not (self._is_pressed and self._shed(priority, LossReason.DISK_FULL)):

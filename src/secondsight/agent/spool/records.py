@@ -178,13 +178,13 @@ class Spool:
         """Return the first sequence that is known to be appended at `time_ms` or later."""
         return next((append.first for append in self._appends if append.time_ms >= time_ms), self.next_sequence)
 
-    def append_many(self, payloads: Sequence[bytes]) -> range:
-        """Append payloads with one sync and return their sequences; when it raises, none is there."""
+    def append_many(self, payloads: Sequence[bytes], time_ms: int | None = None) -> range:
+        """Append payloads with one sync, as of now or of a time; return their sequences; all are there, or none."""
         end, packed = self._end, []
         for payload in payloads:
             packed.append(pack_tally(end) + payload)
             end = plus(end, tally_of(payload))
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms() if time_ms is None else time_ms
         try:
             self._writer.stage(packed, now_ms)
             if not self._sizes:

@@ -85,11 +85,22 @@ class TickWriter:
         )
 
     def write_again(self, pieces: Sequence[Stamped]) -> None:
-        """Spool contents, each of one tick, that may be spooled already, as a whole or but for some classes."""
-        self.write_all(pieces, len(pieces), self._keeping.spools.newest_ticks())
+        """Spool contents, each of one tick, that may be spooled already, as a whole or but for some classes.
 
-    def write_all(self, pieces: Sequence[Stamped], ticks: int = 1, known: Collection[TickKey] = ()) -> None:
-        """Spool contents of `ticks` ticks with one append, but for those that are `known`."""
+        They go under the time of their newest tick: no class that is fresh overtakes those of another unmarked.
+        """
+        newest_ms = max((int(piece.stamp.tick_times_ms[-1]) for piece in pieces), default=0)
+        known = self._keeping.spools.newest_ticks()
+        self.write_all(pieces, len(pieces), known, min(newest_ms, self._clock.now_ms()))
+
+    def write_all(
+        self,
+        pieces: Sequence[Stamped],
+        ticks: int = 1,
+        known: Collection[TickKey] = (),
+        time_ms: int | None = None,
+    ) -> None:
+        """Spool contents of `ticks` ticks with one append, but for those that are `known`, as of now or of a time."""
         frames: defaultdict[Priority, list[bytes]] = defaultdict(list)
         for stamp, content in pieces:
             for priority, piece in self._keeping.splitter.split(content).items():
@@ -98,7 +109,7 @@ class TickWriter:
         if not frames:
             return
         try:
-            self._keeping.spools.append(frames)
+            self._keeping.spools.append(frames, time_ms)
         except SecondsightError as error:
             self._note_failure(pieces[0].stamp.source, error, ticks)
         else:
