@@ -129,6 +129,21 @@ def test_another_ca_than_the_gateways_is_named(tmp_path: Path) -> None:
 
 
 @needs_openssl
+def test_a_gateway_that_asks_for_certificates(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path / "tls", "IP:127.0.0.1,URI:host-1")
+    tls = {"tls_certificate": certificate, "tls_key": key, "tls_client_ca": certificate, "tls_client_required": True}
+    with serving(tmp_path / "gateway", CLOCK, **tls) as running:
+        (tmp_path / "token").write_text(running.token("host-1", host_id="host-1"))
+        url, ours = f"https://127.0.0.1:{running.port}", {"client_certificate": certificate, "client_key": key}
+        found = look(config_of(tmp_path, url, ca_file=certificate, **ours))
+        assert not [one for one in found if one.level is Level.FAULT]
+        missing = look(config_of(tmp_path, url, ca_file=certificate, **ours | {"client_key": tmp_path / "none"}))
+        assert_found(missing, ("fault", "cannot be used", "agent.client_key"))
+        none = look(config_of(tmp_path, url, ca_file=certificate))
+        assert_found(none, ("fault", "broke off", "set agent.client_certificate"))
+
+
+@needs_openssl
 def test_tls_and_plain_are_told_apart(tmp_path: Path) -> None:
     with http_server(healthy) as url:
         found = look(config_of(tmp_path, url.replace("http:", "https:")))

@@ -229,9 +229,10 @@ def _talk(config: AgentConfig, clock: Clock) -> Iterator[Finding]:
         yield from _clocks(answer, (sent_ms + clock.now_ms()) / 2, (clock.now_ms() - sent_ms) / 2)
         yield from _token(config, connection)
     except SecondsightError as error:
-        yield fault(
-            f"the gateway broke off: {plain(str(error))}", "see the log of the gateway, or of what stands before it"
-        )
+        remedy = "see the log of the gateway, or of what stands before it"
+        if config.client is None and config.gateway.startswith("https"):
+            remedy += "; where it lets in nobody without a certificate, set agent.client_certificate and client_key"
+        yield fault(f"the gateway broke off: {plain(str(error))}", remedy)
     finally:
         connection.close()
 
