@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from events_rig import NOW_MS, Platform, open_store, platform
+from secondsight.access.eventids import FORGET_SECONDS, KEPT_MS, Claim, EventIds, Held, id_hash
+from secondsight.access.metadata import open_metadata
 from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds
 from secondsight.gateway.events.item import Reading, read_event
@@ -138,6 +141,23 @@ def test_115_one_id_never_means_two_things(site: Platform) -> None:
     assert [(row["tenant_id"], row["gpu_s"]) for row in kept] == [("t1", "3600"), ("t2", "10")]
     (letter,) = site.rows("dead_letters", "code, payload")
     assert letter["code"] == "id_conflict"
+
+
+def test_ids_are_remembered_for_a_month_and_the_first_meaning_stands_for_all_gateways(tmp_path: Path) -> None:
+    metadata, clock = open_metadata(str(tmp_path / "m.sqlite")), ManualClock(NOW_MS)
+    gateways = [EventIds(metadata, clock) for _ in range(2)]
+    name = id_hash("t1", "e1")
+    mine, other = Claim(name, b"a" * 16), Claim(name, b"b" * 16)
+    many = [Claim(id_hash("t1", str(number)), b"c" * 16) for number in range(1200)]
+    assert gateways[0].claim([mine, other])[name] == Held(b"a" * 16, is_new=True)
+    assert gateways[1].claim([other])[name] == Held(b"a" * 16, is_new=False)
+    assert id_hash("t2", "e1") not in gateways[1].claim([mine])
+    assert {held.is_new for held in gateways[0].claim(many).values()} == {True}
+    assert {held.is_new for held in gateways[1].claim(many).values()} == {False}
+    clock.step_wall(KEPT_MS / 1000 + 1)
+    clock.move(2 * FORGET_SECONDS)
+    assert gateways[0].claim([other])[name] == Held(b"b" * 16, is_new=True)
+    metadata.dispose()
 
 
 def test_a_list_takes_what_it_can_and_an_event_alone_has_a_status(site: Platform) -> None:

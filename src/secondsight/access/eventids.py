@@ -4,7 +4,7 @@ An id is known by a hash, as is what it stands for. The first to use an id keeps
 are forgotten a while after they were first used.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -12,11 +12,13 @@ from sqlalchemy import Engine, bindparam, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from secondsight.access.metadata import EVENT_IDS, reading, writing
+from secondsight.clock import Clock
 from secondsight.errors import Retryable
 
 KEPT_MS = 31 * 86_400_000
 """How long an id is remembered after its first use."""
 
+FORGET_SECONDS = 3600.0
 _CHUNK = 500  # a statement takes a bounded number of parameters
 _TRIES = 5
 _HASH_BYTES = 16
@@ -41,6 +43,27 @@ class Held:
 def id_hash(tenant_id: str, event_id: str) -> bytes:
     """Return what stands for an id of a tenant."""
     return blake2b(f"{tenant_id}\0{event_id}".encode(), digest_size=_HASH_BYTES).digest()
+
+
+class EventIds:
+    """Claims ids for one gateway, and forgets old ones once an hour. Every call blocks; one thread uses it."""
+
+    def __init__(self, metadata: Engine, clock: Clock) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._forgotten_at: float | None = None
+
+    def claim(self, claims: Sequence[Claim]) -> dict[bytes, Held]:
+        """Return what each id stands for from now on; see `claim_ids`.
+
+        Raises:
+            Retryable: As `claim_ids`.
+        """
+        now = self._clock.monotonic_seconds()
+        if self._forgotten_at is None or now - self._forgotten_at >= FORGET_SECONDS:
+            self._forgotten_at = now
+            forget_ids(self._metadata, self._clock.now_ms())
+        return claim_ids(self._metadata, claims, self._clock.now_ms())
 
 
 def claim_ids(metadata: Engine, claims: Iterable[Claim], now_ms: int) -> dict[bytes, Held]:

@@ -13,7 +13,7 @@ from sqlalchemy import Engine, text
 from secondsight.access.audit import write_entries
 from secondsight.access.definitions import get_definitions
 from secondsight.access.enrolment import Terms
-from secondsight.access.eventids import Claim, Held, claim_ids
+from secondsight.access.eventids import Claim, EventIds, Held
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import reading
 from secondsight.access.tokens import Authenticator
@@ -120,7 +120,8 @@ class Gateway:
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS, weight)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS, weight)
         self._policy_reads = Gatherer[None, Tables]("policies", self._policies.read, _one, BATCH_ITEMS)
-        self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", self._claim_ids, _one, BATCH_ITEMS)
+        claim = EventIds(stores.metadata, clock).claim
+        self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", claim, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
         sinks = Sinks(self._records.submit, self._definitions.submit, self._finds.submit, self._wishes.submit)
         self._intake = Intake(self._plans, sinks, self.door, bounds, catalog, clock)
@@ -145,9 +146,6 @@ class Gateway:
             "/v1/events": ("events", event_routes.post_events),
             "/v1/deadletters/replay": ("replay", replays.post_replay),
         }
-
-    def _claim_ids(self, claims: Sequence[Claim]) -> dict[bytes, Held]:
-        return claim_ids(self._stores.metadata, claims, self._clock.now_ms())
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, or live through the server's start and stop."""
