@@ -23,6 +23,8 @@ from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import owner_predicates
+from secondsight.store.coarse import LEVELS
+from secondsight.store.schema import rollup_table
 
 PROGRESS_SECONDS = 1.0
 EXPECTED_SECONDS = 5.0
@@ -93,6 +95,12 @@ class Inventory:
         key = ("rewrites", kind, wide, scope)
         found: tuple[Rewrite, ...] = self.remember(key, PROGRESS_SECONDS, lambda: self._rewrites(kind, wide, scope))
         return found
+
+    def coarse_through(self, kind: EntityKind, expected: Any, scope: Scope) -> tuple[tuple[str, int], ...]:
+        """Return (resolution, up to when its rollups are made for all clusters expected), from fine to coarse."""
+        key = ("coarse", kind, scope)
+        rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_coarse_through(kind, scope)))
+        return coarse_through_of(rows, expected)
 
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
         """Return what was made for a key less than `seconds` ago, or make it now."""
@@ -210,6 +218,36 @@ def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
     tail = [f"GROUP BY table_name, intDiv(greatest({starts}, {first}) - {first}, {width})"]
     rows = ScopedTables(scope, parameters).table("rewrites", columns, where, tail=tail)
     return Statement(rows[1:-1], parameters.values())
+
+
+def compile_coarse_through(kind: EntityKind, scope: Scope) -> Statement:
+    """Return the statement for up to when coarse rollups of a kind are made: one row per resolution and cluster."""
+    parameters = Parameters()
+    names = parameters.bind_texts(tuple(rollup_table(kind, level.name) for level in LEVELS))
+    through = "toInt64(toUnixTimestamp(through)) * 1000 AS through_ms"
+    columns = ["table_name", "tenant_id", "cluster_id", through]
+    rows = ScopedTables(scope, parameters).table("rollups_through", columns, [f"table_name IN {names}"], final=True)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def coarse_through_of(rows: Any, expected: Any) -> tuple[tuple[str, int], ...]:
+    """Sum up how far coarse rollups of the clusters of some expected entities are made."""
+    wanted = {(row["tenant_id"], row["cluster_id"]) for row in _places(expected)}
+    known: dict[str, dict[tuple[str, str], int]] = {}
+    for row in rows.to_pylist():
+        known.setdefault(row["table_name"], {})[row["tenant_id"], row["cluster_id"]] = row["through_ms"]
+    found = []
+    for level in LEVELS:
+        ends = next((ends for name, ends in known.items() if name.endswith(f"_{level.name}")), {})
+        if wanted and wanted <= ends.keys():
+            found.append((level.name, min(ends[place] for place in wanted)))
+    return tuple(found)
+
+
+def _places(expected: Any) -> list[dict[str, str]]:
+    columns = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id")}
+    rows: list[dict[str, str]] = pa.table(columns).group_by(list(columns)).aggregate([]).to_pylist()
+    return rows
 
 
 def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:

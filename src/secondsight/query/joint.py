@@ -18,11 +18,20 @@ from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.query.compile import bucket, label_columns
 from secondsight.query.coverage import GAP_MS, GAP_SLOTS
 from secondsight.query.members import covered_expression, exact_cast, value_of_last
-from secondsight.query.plan import RAW_MS, SeriesPlan, Span
+from secondsight.query.plan import RAW_MS, Leg, SeriesPlan
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
-from secondsight.query.windows import FAR_MS, IDENTITY, LATE_MS, filter_predicates, keys, raw_bounds, rollup_bounds
+from secondsight.query.windows import (
+    FAR_MS,
+    IDENTITY,
+    LATE_MS,
+    filter_predicates,
+    keys,
+    raw_bounds,
+    rollup_bounds,
+    slots_expression,
+)
 from secondsight.store.spec import quoted
 
 NARROW_MS = 900_000
@@ -69,8 +78,7 @@ def compile_joint(plans: Sequence[SeriesPlan], scope: Scope) -> Statement:
         tables.check_metric(plan.selected.metric.name)
     shape = plans[0]
     legs = []
-    if shape.rollup is not None:
-        legs.append(_rollup_leg(plans, shape.rollup, tables, parameters))
+    legs += [_rollup_leg(plans, leg, tables, parameters) for leg in shape.legs]
     if shape.raw is not None or shape.head is not None:
         legs.append(_raw_leg(plans, tables, parameters))
     source = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
@@ -185,7 +193,7 @@ def _sampled_quality(m: int, shape: SeriesPlan, due: str) -> list[str]:
     ]
 
 
-def _rollup_leg(plans: Sequence[SeriesPlan], span: Span, tables: ScopedTables, parameters: Parameters) -> str:
+def _rollup_leg(plans: Sequence[SeriesPlan], leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
     shape, columns = plans[0], _columns(plans)
     some = " OR ".join(f"isNotNull({value_of_last(column.selected.metric)})" for column in columns)
     start = "toInt64(toUnixTimestamp(window_start)) * 1000"
@@ -193,13 +201,13 @@ def _rollup_leg(plans: Sequence[SeriesPlan], span: Span, tables: ScopedTables, p
     members = [
         text for m, column in enumerate(columns) for text in _rolled(m, column, _needed(plans, column), parameters)
     ]
-    quality = [text for m, column in enumerate(columns) for text in _rolled_quality(m, column, parameters)]
-    where = [*rollup_bounds(span, parameters), "samples > 0", f"({some})"]
+    quality = [text for m, column in enumerate(columns) for text in _rolled_quality(m, column, leg, parameters)]
+    where = [*rollup_bounds(leg.span, parameters, leg.resolution), "samples > 0", f"({some})"]
     where += filter_predicates(shape.filters, tables, parameters)
     group = [f"GROUP BY {', '.join([*keys(shape), 'window_ms'])}"]
     names = [*keys(shape), f"{bucket(start, shape, parameters)} AS window_ms"]
-    final = shape.final_rollup
-    return tables.table(shape.rollup_table, [*names, *times, *members, *quality], where, final=final, tail=group)
+    final = shape.reads_final(leg)
+    return tables.table(shape.rollup_table(leg), [*names, *times, *members, *quality], where, final=final, tail=group)
 
 
 def _rolled(m: int, column: SeriesPlan, needed: Sequence[str], parameters: Parameters) -> list[str]:
@@ -218,12 +226,11 @@ def _rolled(m: int, column: SeriesPlan, needed: Sequence[str], parameters: Param
     return [f"{made[name]} AS {name}_{m}" for name in needed]
 
 
-def _rolled_quality(m: int, column: SeriesPlan, parameters: Parameters) -> list[str]:
+def _rolled_quality(m: int, column: SeriesPlan, leg: Leg, parameters: Parameters) -> list[str]:
     key = parameters.bind(column.selected.metric.name, "String")
     there = f"isNotNull({value_of_last(column.selected.metric)})"
-    slots = f"if(mapContains(covered_other, {key}), round(covered_other[{key}] / greatest(interval_ms, 1)), samples)"
     return [
-        f"toInt64(sumIf({slots}, {there})) AS slots_{m}",
+        f"toInt64(sumIf({slots_expression(leg, key)}, {there})) AS slots_{m}",
         f"minOrNullIf(toUnixTimestamp64Milli(first_event_time), {there}) AS first_ms_{m}",
         f"maxOrNullIf(toUnixTimestamp64Milli(last_event_time), {there}) AS last_ms_{m}",
         f"toInt64({FAR_MS}) AS nearest_{m}",

@@ -1,7 +1,8 @@
 """Turn a request into a plan: which tables, which windows, where stored rollups end and raw rows take over.
 
-Routing: windows that are a multiple of 30 s are read from 30 s rollups up to where these are written, and from 1 s rows
-after that; all others, and percentiles, are read from 1 s rows. Both give the same figures.
+Routing: windows that are a multiple of 30 s are read from rollups up to where these are written, and from 1 s rows
+after that; all others, and percentiles, are read from 1 s rows. Of rollups the coarsest that divides the window is read
+as far as it is made, finer ones at both ends. All give the same figures.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,11 @@ from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.request import Filters, Group, MetricQuery, Selected
 from secondsight.query.times import format_width
+from secondsight.store.coarse import LEVELS
 
 RAW_MS = 1_000
+FINEST = "30s"
+"""Resolution of the finest rollups."""
 RAW_RANGE_MAXIMUM_MS = 900_000
 POINTS_WANTED = 2_000
 POINTS_MAXIMUM = 12_000
@@ -38,6 +42,14 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Leg:
+    """A range that is read from the rollups of one resolution."""
+
+    resolution: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Rewrite:
     """A range of one table where duplicates may be unmerged."""
 
@@ -53,6 +65,7 @@ class Situation:
         now_ms: Time of the question.
         entities: Entities and parts that the filters admit; 0 where unknown.
         rollup_through_ms: Up to where 30 s rollups are written for all of them, or None.
+        coarse_through_ms: Coarser resolution -> up to where its rollups are made for all of them; from fine to coarse.
         several_sources: True where some entity has several collectors.
         rewrites: Ranges to read with FINAL.
         interval_ms: Finest cadence in scope.
@@ -61,6 +74,7 @@ class Situation:
     now_ms: int
     entities: int = 0
     rollup_through_ms: int | None = None
+    coarse_through_ms: tuple[tuple[str, int], ...] = ()
     several_sources: bool = True
     rewrites: tuple[Rewrite, ...] = ()
     interval_ms: int = 1000
@@ -75,7 +89,8 @@ class SeriesPlan:
         resolution_ms: Width of an output window; the whole range when `whole`.
         base_ms: Windows that figures are made in before they are merged into output windows.
         head: Range before `rollup` that is no full window and is read from 1 s rows, or None.
-        rollup: Range read from 30 s rows, or None.
+        rollup: Range read from rollups, or None.
+        legs: The parts of it by resolution, in order; empty where there is no such range.
         raw: Range read from 1 s rows, or None; begins where `rollup` ends.
         due_ms: Slots from here on may still be on their way; they are not counted.
         lookback_ms: How far before `raw` the sample before a counter's first one is looked for; 0 where none is.
@@ -90,6 +105,7 @@ class SeriesPlan:
     whole: bool
     head: Span | None
     rollup: Span | None
+    legs: tuple[Leg, ...]
     raw: Span | None
     final_rollup: bool
     final_raw: bool
@@ -102,10 +118,13 @@ class SeriesPlan:
         """Return the table of 1 s rows."""
         return f"{self.selected.metric.kind.value}_1s"
 
-    @property
-    def rollup_table(self) -> str:
-        """Return the table of 30 s rows."""
-        return f"{self.selected.metric.kind.value}_30s"
+    def rollup_table(self, leg: Leg) -> str:
+        """Return the table that a range is read from."""
+        return f"{self.selected.metric.kind.value}_{leg.resolution}"
+
+    def reads_final(self, leg: Leg) -> bool:
+        """Tell whether duplicates in a range may be unmerged; coarse rows are few, and rewritten at any time."""
+        return self.final_rollup or leg.resolution != FINEST
 
 
 def plan_series(query: MetricQuery, selected: Selected, situation: Situation) -> SeriesPlan:
@@ -135,6 +154,7 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         whole=query.whole,
         head=head,
         rollup=rollup,
+        legs=() if rollup is None else tuple(_legs(rollup, None if query.whole else resolution_ms, situation)),
         raw=raw,
         final_rollup=_rewritten(f"{kind}_30s", rollup, situation.rewrites),
         final_raw=any(_rewritten(f"{kind}_1s", each, situation.rewrites, back_ms) for each in (head, raw)),
@@ -191,6 +211,40 @@ def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span
     head = Span(span.from_ms, first_ms) if span.from_ms < first_ms else None
     after = Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
     return head, Span(first_ms, cut_ms), after
+
+
+def _legs(span: Span, resolution_ms: int | None, situation: Situation) -> list[Leg]:
+    """Divide a range of whole 30 s windows by the coarsest resolution that each part can be read from.
+
+    Args:
+        span: The range.
+        resolution_ms: Width that coarse windows have to divide; None where the whole range is one window.
+        situation: Up to where coarse rollups are made.
+    """
+    widths = {level.name: level.width_ms for level in LEVELS}
+    usable = [
+        (name, widths[name], through_ms)
+        for name, through_ms in situation.coarse_through_ms
+        if resolution_ms is None or resolution_ms % widths[name] == 0
+    ]
+    return _divided(span, usable)
+
+
+def _divided(span: Span, usable: Sequence[tuple[str, int, int]]) -> list[Leg]:
+    if span.from_ms >= span.to_ms:
+        return []
+    if not usable:
+        return [Leg(FINEST, span)]
+    name, width_ms, through_ms = usable[-1]
+    first_ms = -(-span.from_ms // width_ms) * width_ms
+    last_ms = min(span.to_ms, through_ms) // width_ms * width_ms
+    if last_ms <= first_ms:
+        return _divided(span, usable[:-1])
+    return [
+        *_divided(Span(span.from_ms, first_ms), usable[:-1]),
+        Leg(name, Span(first_ms, last_ms)),
+        *_divided(Span(last_ms, span.to_ms), usable[:-1]),
+    ]
 
 
 def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite], back_ms: int = 0) -> bool:

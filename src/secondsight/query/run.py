@@ -101,7 +101,8 @@ class QueryRunner:
         query = replace(query, filters=self.inventory.placed(kind, query.filters, scope))
         progress = progress_of(self.inventory.progress(scope), expected, now_ms)
         rewrites = self.inventory.rewrites(kind, reach_of(query), scope)
-        situation = replace(situation_of(expected, progress, now_ms), rewrites=rewrites)
+        coarse = self.inventory.coarse_through(kind, expected, scope)
+        situation = replace(situation_of(expected, progress, now_ms), rewrites=rewrites, coarse_through_ms=coarse)
         plans = [plan_series(query, selected, situation) for selected in query.selected]
         found = self._read(plans, situation, scope)
         parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]

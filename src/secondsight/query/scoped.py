@@ -10,6 +10,7 @@ from secondsight.access.scope import Scope
 from secondsight.catalog.secondary import MARK
 from secondsight.errors import Rejected
 from secondsight.query.statement import Parameters, select
+from secondsight.store.coarse import LEVELS
 from secondsight.store.spec import quoted
 
 NOTHING = "0"
@@ -20,7 +21,8 @@ _PREDICATE_COLUMNS = ("tenant_id", "cluster_id", "host_id", "entity", "owner_tea
 _ATTRIBUTED = frozenset({"allocations", "events", "event_history", "infos", "histograms_1s"})
 _BY_ENTITY = frozenset({"entities"})
 _BY_HOST = frozenset({"plans", "progress"})
-_BY_CLUSTER = frozenset({"rewrites"})
+_BY_CLUSTER = frozenset({"rewrites", "rollups_through"})
+_OF_SAMPLES = ("_1s", "_30s", *(f"_{level.name}" for level in LEVELS))
 
 
 class ScopedTables:
@@ -77,7 +79,7 @@ class ScopedTables:
         attribution = self._attribution()
         if not attribution or name in _BY_CLUSTER:
             return []
-        if name in _ATTRIBUTED or name.endswith(("_1s", "_30s")):
+        if name in _ATTRIBUTED or name.endswith(_OF_SAMPLES):
             return attribution
         if name in _BY_ENTITY:
             return [self._allocated("tenant_id", "cluster_id", "entity")]

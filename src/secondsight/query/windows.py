@@ -10,10 +10,11 @@ from secondsight.process.counters import JITTER_SHIFT, STEP_SLACK_SECONDS, start
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
 from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.members import exact_cast, members_of, rollup_expression, sample_expression, value_of_last
-from secondsight.query.plan import SeriesPlan, Span
+from secondsight.query.plan import FINEST, Leg, SeriesPlan, Span
 from secondsight.query.request import Filters, Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, select
+from secondsight.store.coarse import BUCKETS
 from secondsight.store.spec import quoted
 
 IDENTITY = ("tenant_id", "cluster_id", "host_id", "entity", "part")
@@ -37,8 +38,7 @@ def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> s
     legs = []
     if plan.head is not None:
         legs.append(_raw_leg(plan, plan.head, tables, parameters))
-    if plan.rollup is not None:
-        legs.append(_rollup_leg(plan, plan.rollup, tables, parameters))
+    legs += [_rollup_leg(plan, leg, tables, parameters) for leg in plan.legs]
     if plan.raw is not None:
         legs.append(_raw_leg(plan, plan.raw, tables, parameters))
     union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
@@ -167,20 +167,26 @@ def _countable(metric: Metric) -> list[str]:
     return conditions
 
 
-def _rollup_leg(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
+def slots_expression(leg: Leg, key: str) -> str:
+    """Return the samples of one metric in a rollup row; `key` is the bound name of the metric."""
+    if leg.resolution == FINEST:
+        return f"if(mapContains(covered_other, {key}), round(covered_other[{key}] / greatest(interval_ms, 1)), samples)"
+    return f"if(mapContains(samples_other, {key}), samples_other[{key}], samples)"
+
+
+def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
     metric = plan.selected.metric
     key = parameters.bind(metric.name, "String")
     members = members_of(plan.selected.aggregate)
     expressions = [f"{rollup_expression(member, metric, key)} AS {member.name}" for member in members]
     group = f"GROUP BY {', '.join([*keys(plan), 'collector_id', 'window_start'])}"
-    slots = f"if(mapContains(covered_other, {key}), round(covered_other[{key}] / greatest(interval_ms, 1)), samples)"
     columns = [
         *keys(plan),
         "collector_id",
         "any(source_rank) AS source_rank",
         "toInt64(toUnixTimestamp(window_start)) * 1000 AS window_ms",
         *expressions,
-        f"toInt64(sum({slots})) AS slots",
+        f"toInt64(sum({slots_expression(leg, key)})) AS slots",
         "min(toUnixTimestamp64Milli(first_event_time)) AS first_ms",
         "max(toUnixTimestamp64Milli(last_event_time)) AS last_ms",
         "toInt64(0) AS gaps",
@@ -188,15 +194,15 @@ def _rollup_leg(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: 
         "toInt64(0) AS rows",
     ]
     return tables.table(
-        plan.rollup_table,
+        plan.rollup_table(leg),
         columns,
         [
-            *rollup_bounds(span, parameters),
+            *rollup_bounds(leg.span, parameters, leg.resolution),
             "samples > 0",
             f"isNotNull({value_of_last(metric)})",
             *filter_predicates(plan.filters, tables, parameters),
         ],
-        final=plan.final_rollup,
+        final=plan.reads_final(leg),
         tail=[group],
     )
 
@@ -213,15 +219,16 @@ def raw_bounds(span: Span, parameters: Parameters) -> list[str]:
     ]
 
 
-def rollup_bounds(span: Span, parameters: Parameters) -> list[str]:
-    """Return predicates for [from, to) of 30 s rows; the second pair is what the order key is cut by."""
+def rollup_bounds(span: Span, parameters: Parameters, resolution: str = FINEST) -> list[str]:
+    """Return predicates for [from, to) of rollups; the second pair is what the order key is cut by."""
+    bucket = BUCKETS[resolution]
     start = f"toDateTime({parameters.bind(span.from_ms // WINDOW_MS * WINDOW_MS // 1000, 'Int64')}, 'UTC')"
     end = f"toDateTime({parameters.bind(-(-span.to_ms // 1000), 'Int64')}, 'UTC')"
     return [
         f"window_start >= {start}",
         f"window_start < {end}",
-        f"toStartOfHour(window_start) >= toStartOfHour({start})",
-        f"toStartOfHour(window_start) <= toStartOfHour({end})",
+        f"{bucket}(window_start) >= {bucket}({start})",
+        f"{bucket}(window_start) <= {bucket}({end})",
     ]
 
 

@@ -11,13 +11,11 @@ from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.rollup.merge import KEY, MAPS, Key
 from secondsight.rollup.samples import SERIES
-from secondsight.store.coarse import Level, sketch_columns
+from secondsight.store.coarse import BUCKETS, Level, sketch_columns
 from secondsight.store.schema import member_columns, raw_table, rollup_table
 from secondsight.store.spec import quoted
 
 FINAL = {"do_not_merge_across_partitions_select_final": 1}
-BUCKETS = {"30s": "toStartOfHour", "5m": "toStartOfDay", "1h": "toStartOfMonth", "1d": "toStartOfYear"}
-"""What the order key of each resolution begins with, after tenant and cluster."""
 _PLAIN_MAPS = tuple(name for name in MAPS if name != "samples_other")
 
 

@@ -16,14 +16,13 @@ from secondsight.catalog.metric import Metric
 from secondsight.rollup import wide
 from secondsight.rollup.merge import KEY, MAPS, Entries, Key, Merged, Sketches
 from secondsight.rollup.sketch import figures_of, quantile_bins
+from secondsight.rollup.watch import Place
 from secondsight.store.coarse import sketch_columns
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table, constant
 from secondsight.store.spec import TableSpec
 
 PERCENT = 95
 Values = NDArray[Any]
-Place = tuple[str, str]
-"""Tenant, cluster."""
 
 
 def rollup_rows(

@@ -22,8 +22,17 @@ from secondsight.errors import Retryable, SecondsightError
 from secondsight.model import EntityKind
 from secondsight.rollup.load import Work
 from secondsight.rollup.make import make_window
-from secondsight.rollup.watch import Mark, changed_windows, made_marks, newest_blocks, source_marks
-from secondsight.store.coarse import LEVELS, Level
+from secondsight.rollup.through import Lane, Through, keep_through
+from secondsight.rollup.watch import (
+    Mark,
+    Place,
+    changed_windows,
+    made_marks,
+    newest_blocks,
+    source_marks,
+    written_through,
+)
+from secondsight.store.coarse import LEVELS
 from secondsight.store.rows import ColumnValues, arrow_table, constant
 from secondsight.store.schema import rollup_table, tables
 
@@ -34,13 +43,13 @@ WAIT_MS = {"5m": 45_000, "1h": 90_000, "1d": 120_000}
 QUIET_SECONDS = 10.0
 PATIENCE_SECONDS = 30.0
 """A source that keeps changing is not waited for longer."""
-SEEN_SECONDS = 60.0
+SEEN_SECONDS = 30.0
+AGAIN_SECONDS = 600.0
 STEP_SECONDS = 2.0
 PAUSE_SECONDS = 10.0
 INSERT_ROWS = 50_000
 WINDOWS_AT_ONCE = 200
 
-Lane = tuple[EntityKind, Level]
 _NOTHING = Mark(0, 0)
 
 
@@ -51,11 +60,13 @@ class _Change:
     Attributes:
         first_seconds, last_seconds: When that was found, monotonic.
         before: Newest insert that was seen before it was found.
+        is_new: It was never made.
     """
 
     first_seconds: float
     last_seconds: float
     before: int
+    is_new: bool
 
 
 class Roller:
@@ -71,6 +82,7 @@ class Roller:
         self._seen: dict[Lane, int] | None = None
         self._kept: dict[Lane, int] = {}
         self._kept_version = 0
+        self._through = Through()
         self._kept_at = clock.monotonic_seconds()
 
     @property
@@ -98,13 +110,14 @@ class Roller:
         if self._seen is None:
             self._kept = self._load_seen()
             self._seen = dict(self._kept)
-        made = 0
+        made, written = 0, written_through(self._store)
         for level in LEVELS:
             newest = newest_blocks(self._store)
             for kind in EntityKind:
                 self._look((kind, level), self._seen, newest)
                 made += self._make_due((kind, level), stop)
-        self._keep_seen(self._seen)
+        if self._clock.monotonic_seconds() - self._kept_at >= SEEN_SECONDS:
+            self._keep(self._seen, written)
         return made
 
     def _make_due(self, lane: Lane, stop: threading.Event | None) -> int:
@@ -135,10 +148,12 @@ class Roller:
         seen[lane] = found if windows else newest
         now = self._clock.monotonic_seconds()
         known = self._changes[lane]
-        for window in windows:
-            work = Work(kind, level, window.tenant, window.cluster, window.start_ms)
-            change = known.setdefault(work, _Change(now, now, before))
-            change.last_seconds = now
+        works = [Work(kind, level, window.tenant, window.cluster, window.start_ms) for window in windows]
+        made = made_marks(self._store, [work for work in works if work not in known])
+        for work in works:
+            self._through.meet(work)
+            change = known.setdefault(work, _Change(now, now, before, work not in made))
+            change.last_seconds = max(change.last_seconds, now)
 
     def _due(self, lane: Lane) -> list[Work]:
         now, now_ms = self._clock.monotonic_seconds(), self._clock.now_ms()
@@ -158,22 +173,37 @@ class Roller:
         notes = {work: (marks.get(work, _NOTHING), made[work][1] + 1 if work in made else 1) for work in stale}
         waiting: list[Any] = []
         done: list[Work] = []
+        made_now: set[Work] = set()
         for work in stale:
             try:
                 waiting += make_window(self._store, self._catalog, self._specs[work.table], work)
                 done.append(work)
+                made_now.add(work)
             except Retryable:
                 self._write(works[0].table, waiting, done, notes)
                 raise
-            except SecondsightError:
-                logger.exception("%s at %d of cluster %s cannot be made", work.table, work.start_ms, work.cluster)
+            except (SecondsightError, ValueError, LookupError, ArithmeticError) as error:
+                self._put_off(lane, work, error)
             if sum(table.num_rows for table in waiting) >= INSERT_ROWS:
                 self._write(work.table, waiting, done, notes)
                 waiting, done = [], []
         self._write(works[0].table, waiting, done, notes)
         for work in works:
-            self._changes[lane].pop(work, None)
-        return len(stale)
+            if work not in notes or work in made_now:
+                self._changes[lane].pop(work, None)
+        return len(made_now)
+
+    def _put_off(self, lane: Lane, work: Work, error: Exception) -> None:
+        logger.error(
+            "%s of cluster %s from %d s on cannot be made, and is tried again in %d s: %r",
+            work.table,
+            work.cluster,
+            work.start_ms // 1000,
+            AGAIN_SECONDS,
+            error,
+        )
+        change = self._changes[lane][work]
+        change.first_seconds = change.last_seconds = self._clock.monotonic_seconds() + AGAIN_SECONDS
 
     def _write(self, table: str, rows: list[Any], works: list[Work], notes: Mapping[Work, tuple[Mark, int]]) -> None:
         if rows:
@@ -194,27 +224,32 @@ class Roller:
 
     def _load_seen(self) -> dict[Lane, int]:
         rows = self._store.query("SELECT table_name, block, version FROM rollups_seen FINAL").to_pylist()
-        self._kept_version = max((row["version"] for row in rows), default=0)
+        through = self._store.query(
+            "SELECT table_name, tenant_id, cluster_id, version FROM rollups_through FINAL"
+        ).to_pylist()
+        self._through.load(through)
+        self._kept_version = max((row["version"] for row in [*rows, *through]), default=0)
         kept = {row["table_name"]: int(row["block"]) for row in rows}
         return {lane: kept.get(rollup_table(lane[0], lane[1].name), 0) for lane in self._lanes}
 
-    def _keep_seen(self, seen: Mapping[Lane, int]) -> None:
-        """Note which inserts have all their windows made, once in a while."""
-        now = self._clock.monotonic_seconds()
-        if now - self._kept_at < SEEN_SECONDS:
-            return
+    def _keep(self, seen: Mapping[Lane, int], written: Mapping[Place, int]) -> None:
+        """Note up to when all windows are made, and which inserts have all their windows made."""
+        self._kept_version += 1
+        lacking = [work for changes in self._changes.values() for work, change in changes.items() if change.is_new]
+        ends = self._through.ends(self._clock.now_ms(), written, lacking, WAIT_MS)
+        keep_through(self._store, self._specs["rollups_through"], ends, self._kept_version)
         settled = {lane: min([seen[lane], *_bases(self._changes[lane].values())]) for lane in self._lanes}
         changed = [lane for lane in self._lanes if settled[lane] != self._kept.get(lane)]
-        self._kept_at = now
+        self._kept_at = self._clock.monotonic_seconds()
         if not changed:
             return
         columns: dict[str, ColumnValues] = {
             "table_name": [rollup_table(kind, level.name) for kind, level in changed],
             "block": np.array([settled[lane] for lane in changed], np.int64),
-            "version": np.full(len(changed), self._kept_version + 1, np.uint64),
+            "version": np.full(len(changed), self._kept_version, np.uint64),
         }
         self._store.insert("rollups_seen", arrow_table(self._specs["rollups_seen"], columns))
-        self._kept, self._kept_version = settled, self._kept_version + 1
+        self._kept = settled
 
 
 def _bases(changes: Iterable[_Change]) -> Iterable[int]:

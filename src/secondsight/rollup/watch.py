@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from secondsight.contracts import Store
-from secondsight.rollup.load import BUCKETS, FINAL, Work
+from secondsight.rollup.load import FINAL, Work
+from secondsight.store.coarse import BUCKETS
 
 AT_ONCE = 500
+Place = tuple[str, str]
+"""Tenant, cluster."""
 _BLOCK = "toInt64OrZero(splitByChar('_', _part)[3])"
 
 
@@ -61,6 +64,26 @@ def newest_blocks(store: Store) -> dict[str, int]:
         "WHERE database = currentDatabase() AND active GROUP BY table"
     )
     return {row["table"]: int(row["block"]) for row in rows.to_pylist()}
+
+
+def written_through(store: Store) -> dict[Place, int]:
+    """Return up to when all rollups of 30 s of each cluster are written, of its collectors that are not idle, in ms.
+
+    A collector that fell idle a moment ago holds it back until its last rows are written.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    owing = (
+        "NOT idle OR (newest_event_time > {now} - INTERVAL 15 MINUTE AND rollup_through <= newest_event_time)".format(
+            now="(SELECT max(newest_event_time) FROM progress)"
+        )
+    )
+    rows = store.query(
+        "SELECT tenant_id, cluster_id, min(toInt64(toUnixTimestamp(rollup_through))) AS through "  # noqa: S608 - no names of others
+        f"FROM progress FINAL WHERE {owing} GROUP BY tenant_id, cluster_id"
+    )
+    return {(row["tenant_id"], row["cluster_id"]): row["through"] * 1000 for row in rows.to_pylist()}
 
 
 def source_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:

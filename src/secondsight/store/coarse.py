@@ -43,6 +43,9 @@ LEVELS = (
 )
 """From fine to coarse; each is merged of the one before it."""
 
+BUCKETS = {"30s": "toStartOfHour", **{level.name: level.bucket for level in LEVELS}}
+"""Resolution -> what the order key of its tables begins with, after tenant and cluster, of `window_start`."""
+
 
 def sketch_columns(metric: Metric) -> tuple[str, str]:
     """Return the names of the two columns of a metric's sketch."""
@@ -84,7 +87,7 @@ def others_tables() -> frozenset[str]:
 
 
 def made_tables() -> tuple[TableSpec, ...]:
-    """Return the tables that say what rollups were made of, and up to which part of a source all is seen."""
+    """Return the tables that say what rollups were made of, which inserts are seen, and up to when all are made."""
     made = TableSpec(
         "rollups_made",
         (
@@ -110,7 +113,21 @@ def made_tables() -> tuple[TableSpec, ...]:
         (),
         COMPRESSED,
     )
-    return made, seen
+    through = TableSpec(
+        "rollups_through",
+        (
+            ColumnSpec("table_name", NAME),
+            ColumnSpec("tenant_id", NAME),
+            ColumnSpec("cluster_id", NAME),
+            ColumnSpec("through", TIME_S),
+            ColumnSpec("version", "UInt64"),
+        ),
+        "ReplacingMergeTree(version)",
+        ("table_name", "tenant_id", "cluster_id"),
+        (),
+        COMPRESSED,
+    )
+    return made, seen, through
 
 
 def _widened(metric: Metric, columns: tuple[ColumnSpec, ...]) -> tuple[ColumnSpec, ...]:

@@ -1553,3 +1553,14 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`rollups_seen` (
 ENGINE = ReplacingMergeTree(version)
 ORDER BY (table_name)
 SETTINGS default_compression_codec = 'ZSTD(1)';
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`rollups_through` (
+  `table_name` LowCardinality(String),
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `through` DateTime('UTC'),
+  `version` UInt64
+)
+ENGINE = ReplacingMergeTree(version)
+ORDER BY (table_name, tenant_id, cluster_id)
+SETTINGS default_compression_codec = 'ZSTD(1)';

@@ -1,0 +1,160 @@
+"""Answers read from rollups of 5 min, 1 h and 1 d are those read from finer ones."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from query_fixture import Row, insert_allocation, insert_entity, insert_progress, insert_rollups, insert_rows, scope_of
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.model import EntityKind
+from secondsight.query.inventory import Inventory
+from secondsight.query.plan import Leg, Situation, Span, plan_series
+from secondsight.query.request import Filters, QueryText, parse_query
+from secondsight.query.run import QueryRunner
+from secondsight.rollup.run import SEEN_SECONDS, Roller
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+
+CATALOG = load_catalog()
+T0 = 1_700_006_400_000
+"""A full hour."""
+HOURS = 3
+END = T0 + HOURS * 3_600_000
+NOW = END + 600_000
+GAUGE, USED, COUNTER, STATE = (
+    "gpu_utilization_ratio",
+    "gpu_memory_used_bytes",
+    "gpu_energy_joules_total",
+    "gpu_performance_state",
+)
+
+
+def rows():
+    """Rows every 10 s, and every second for four minutes; one metric comes and goes, one GPU changes hands."""
+    made = []
+    for entity, host, cluster in (("GPU-a", "h1", "c1"), ("GPU-b", "h1", "c1"), ("GPU-c", "h2", "c2")):
+        second = 0
+        while second < HOURS * 3600:
+            fast = 3500 <= second < 3740
+            values = {GAUGE: second * 7 % 10_000, USED: (80 << 30) + second, COUNTER: 1000 * second % 5_000_000}
+            values |= {STATE: second // 1000 % 3} if second % 600 < 300 else {}
+            if not 7000 <= second < 7600:
+                made.append(
+                    Row(
+                        T0 + 1000 * second,
+                        entity,
+                        values,
+                        cluster=cluster,
+                        host=host,
+                        collector=f"agent-{host}",
+                        interval=1000 if fast else 10_000,
+                        team="red" if second < 4321 else "blue",
+                    )
+                )
+            second += 1 if fast else 10
+    return made
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
+    made = ChdbStore(Path(tmp_path_factory.mktemp("hot")), readers=4)
+    migrate(made, CATALOG)
+    mine = rows()
+    insert_rows(made, mine)
+    insert_rollups(made, mine, END)
+    for row in {row.series: row for row in mine}.values():
+        insert_entity(made, row, T0)
+        insert_allocation(made, row, T0)
+    for row in {row.host: row for row in mine}.values():
+        insert_progress(made, row, END - 1000, END)
+    clock = ManualClock(NOW)
+    roller = Roller(made, CATALOG, clock)
+    for _ in range(8):
+        roller.step()
+        clock.move(SEEN_SECONDS)
+    yield made
+    made.close()
+
+
+class Fine(Inventory):
+    """Knows of no coarse rollups."""
+
+    def coarse_through(self, kind, expected, scope):  # noqa: ARG002 - the method that it replaces
+        return ()
+
+
+def ask(store, inventory, metric, **fields):
+    filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
+    rest = {name: value for name, value in fields.items() if name not in filters}
+    query = parse_query(QueryText(metric, filters, **({"from_": str(T0), "to": str(END)} | rest)), CATALOG, NOW)
+    clock = ManualClock(NOW)
+    return QueryRunner(store, clock, inventory(store, clock)).run(query, scope_of("t1"))
+
+
+def comparable(answer):
+    """Return series with figures to 12 digits, and coverage."""
+    series = [
+        (sorted(one.labels.items()), one.times_ms.tolist(), [f"{value:.12g}" for value in one.values.tolist()])
+        for one in answer.series
+    ]
+    return sorted(series), answer.coverage.expected, answer.coverage.stored
+
+
+def test_what_is_made_is_told(store):
+    clock = ManualClock(NOW)
+    inventory = Inventory(store, clock)
+    expected = inventory.expected(EntityKind.GPU, Filters(), scope_of("t1"))
+    through = dict(inventory.coarse_through(EntityKind.GPU, expected, scope_of("t1")))
+    assert (through["5m"], through["1h"]) == (END, END)
+    assert through["1d"] <= T0
+
+
+CASES = [
+    *product([GAUGE, USED], ["avg", "min", "max", "last", "count", "sum"]),
+    *product([COUNTER], ["rate", "increase", "resets", "last"]),
+    *product([STATE], ["last", "changes"]),
+]
+
+
+@pytest.mark.parametrize(("group", "resolution"), [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s")])
+@pytest.mark.parametrize(("metric", "aggregate"), CASES)
+def test_coarse_rows_give_the_figures_and_coverage_of_fine_ones(store, metric, aggregate, group, resolution):
+    group = "gpu" if aggregate == "last" else group
+    fields = {"aggregate": aggregate, "group_by": group, "resolution": resolution, "from_": str(T0 + 1_234_000)}
+    coarse, fine = (ask(store, kind, metric, **fields) for kind in (Inventory, Fine))
+    assert comparable(coarse) == comparable(fine)
+    assert coarse.series
+
+
+def test_a_ranking_over_a_whole_range_is_the_same(store):
+    answers = []
+    for kind in (Inventory, Fine):
+        clock = ManualClock(NOW)
+        text = QueryText(USED, {}, from_=str(T0 + 1_234_000), to=str(END), aggregate="max", group_by="gpu")
+        query = replace(parse_query(text, CATALOG, NOW), whole=True)
+        answers.append(QueryRunner(store, clock, kind(store, clock)).top(query, 2, scope_of("t1")))
+    assert comparable(answers[0]) == comparable(answers[1])
+    assert len(answers[0].series) == 2
+
+
+def test_a_range_is_divided_by_the_coarsest_that_fits():
+    text = QueryText(GAUGE, {}, from_=str(T0 - 1_830_000), to=str(END + 400_000), resolution="3600s")
+    query = parse_query(text, CATALOG, NOW)
+    through = (("5m", END), ("1h", END - 3_600_000), ("1d", T0))
+    plan = plan_series(
+        query, query.selected[0], Situation(NOW, rollup_through_ms=END + 330_000, coarse_through_ms=through)
+    )
+    assert plan.legs == (
+        Leg("1h", Span(T0 - 3_600_000, END - 3_600_000)),
+        Leg("5m", Span(END - 3_600_000, END)),
+        Leg("30s", Span(END, END + 330_000)),
+    )
+
+
+def test_windows_that_a_coarse_one_does_not_divide_are_read_from_finer_ones():
+    query = parse_query(QueryText(GAUGE, {}, from_=str(T0), to=str(END), resolution="90s"), CATALOG, NOW)
+    situation = Situation(NOW, rollup_through_ms=END, coarse_through_ms=(("5m", END),))
+    assert [leg.resolution for leg in plan_series(query, query.selected[0], situation).legs] == ["30s"]
