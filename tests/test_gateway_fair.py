@@ -241,6 +241,22 @@ def test_senders_that_must_wait_come_back_apart_and_no_sooner_than_told(tmp_path
         assert max(Counter(map(int, back)).values()) <= SENDERS // 4
 
 
+def test_senders_come_back_apart_when_the_log_was_away_too(tmp_path: Path) -> None:
+    with serving(tmp_path, change=lambda stores: replace(stores, ingest=away(stores.ingest))) as run:
+        token = run.token()
+        replies = [run.post(frame(f"host-{at}"), token) for at in range(SENDERS)]
+        assert {reply.status for reply in replies} == {503}
+        seconds = Counter(int(reply.headers["retry-after"]) for reply in replies)
+        assert max(seconds.values()) <= SENDERS // 4
+        assert stored(run) == 0
+
+
+def away(log: LogWriter) -> FlakyLog:
+    flaky = FlakyLog(log)
+    flaky.away = True
+    return flaky
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 2000), st.floats(0.5, 20), st.sampled_from([0.001, 0.005, 0.1]))
 def test_times_to_come_back_are_spread_whatever_the_number(senders: int, least: float, gap: float) -> None:
