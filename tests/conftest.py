@@ -15,8 +15,9 @@ settings.load_profile("secondsight")
 
 pytest_plugins = ["clickhouse_server", "kafka_broker"]  # servers that tests of several modules share
 
-LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_log_kafka", "test_process_flow", "test_flow_")
-"""Modules of real processes that take minutes, most of them waiting. They go first, so that no worker ends with one."""
+LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_chaos", "test_log_kafka", "test_flow_")
+LONG += ("test_process_flow", "test_query_series", "test_web_pages", "test_store_")
+"""Modules that take longest, by how their names begin. They go first, so that no worker ends with one alone."""
 LEFT_OPEN_MAXIMUM = 8
 """How many files a module may leave open: libraries keep a few for the life of the process."""
 THREAD_FILES = re.compile(r"/proc/\d+/task/|.*\.so(\.[\d.]+)?$|.*\.debug$|.*/bin/python")
