@@ -93,6 +93,7 @@ class Intake:
         if self._taken_over:
             alive_ms = self._world.take_over(self._taken_over)
             self._restamper.reach_back(alive_ms)
+            self._restamper.learn()
             self._taken_over = set()
 
     def learn(self) -> None:

@@ -234,6 +234,9 @@ class Processor:
     def _write_due(self) -> None:
         now_seconds = self._clock.monotonic_seconds()
         self._relieve()
+        if now_seconds - self._learnt_at >= LEARN_SECONDS:
+            self._intake.learn()
+            self._learnt_at = now_seconds
         keys = self._due(now_seconds)
         self._write_raw(now_seconds)
         if self._stop.is_set():
@@ -244,9 +247,6 @@ class Processor:
         if now_seconds - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now_seconds
             self.world.ledger.show_open(self._clock.now_ms())
-        if now_seconds - self._learnt_at >= LEARN_SECONDS:
-            self._intake.learn()
-            self._learnt_at = now_seconds
         late = now_seconds - self._rollup_at >= self.config.rollup_seconds
         if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
             self.checkpoint()

@@ -155,7 +155,7 @@ class World:
             self.writer.flush_landing("progress")
             for _, progress in begun:
                 progress.begun_ms = progress.through_ms
-            self.writer.flush_rollups()
+            self.writer.flush_rollups(self.clock.now_ms())
 
     def write_progress(self) -> None:
         """Write how far each collector is, where that changed; everything it speaks of is written.

@@ -40,6 +40,7 @@ class Writer:
         self._metrics = metrics
         self._rollups: dict[str, list[Any]] = {}
         self.rollup_rows = 0
+        self._unsure: set[str] = set()
         self.landing = Landing(self._specs)
         self._announced: dict[tuple[str, Place, int], int] = {}
 
@@ -71,6 +72,8 @@ class Writer:
         if not batch:
             return 0
         self._announce_rewritten(state, batch, now_ms)
+        for window, rows in batch:
+            window.written[rows] = True  # an insert that fails may have written some: the next one announces them
         spec = self._specs[raw_table(state.kind)]
         made = []
         for window, rows in _in_parts(batch):
@@ -84,7 +87,6 @@ class Writer:
         self._insert(spec.name, made)
         for window, rows in batch:
             window.dirty[rows] = False
-            window.written[rows] = True
         return sum(rows.size for _, rows in batch)
 
     def add_rollups(self, state: KindState, columns: Mapping[str, ColumnValues]) -> None:
@@ -94,16 +96,21 @@ class Writer:
         self._rollups.setdefault(table, []).append(rows)
         self.rollup_rows += rows.num_rows
 
-    def flush_rollups(self) -> None:
+    def flush_rollups(self, now_ms: int) -> None:
         """Write the rollup rows that wait.
 
         Raises:
             Retryable: The store is busy or away.
         """
+        for table in self._unsure & self._rollups.keys():
+            for place, start_ms in {each for rows in self._rollups[table] for each in _windows(rows)}:
+                self.announce(table, (place,), start_ms, now_ms)
         self.flush_landing("rewrites")
         for table in list(self._rollups):
             rows = self._rollups[table]
+            self._unsure.add(table)  # an insert that fails may have written some: the next one announces them
             self._insert(table, rows)
+            self._unsure.discard(table)
             self.rollup_rows -= sum(each.num_rows for each in rows)
             del self._rollups[table]
 
@@ -136,6 +143,13 @@ class Writer:
         rows = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="default")
         self._store.insert(table, rows)
         self._metrics.count("processor_rows_written_total", rows.num_rows, table=table)
+
+
+def _windows(rows: Any) -> Iterable[tuple[Place, int]]:
+    """Return the place and start of each window that some rollup rows are of."""
+    few = rows.select(["tenant_id", "cluster_id", "window_start"]).group_by(["tenant_id", "cluster_id", "window_start"])
+    for row in few.aggregate([]).to_pylist():
+        yield (row["tenant_id"], row["cluster_id"]), round(row["window_start"].timestamp() * 1000)
 
 
 def places_of(state: KindState, series: I32) -> list[Place]:
