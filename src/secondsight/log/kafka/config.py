@@ -8,6 +8,7 @@ from typing import Any
 from secondsight.errors import Rejected
 
 SECURITY = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 RECORD_OVERHEAD_BYTES = 1024
 """What a record's key and framing may take beyond its value."""
 
@@ -22,8 +23,10 @@ class KafkaConfig:
         replication: Copies of each partition; with 3 or more, two must be in sync for an append to succeed.
         instance: Name that this process keeps over restarts, so that a short one moves no partitions; "" for none.
         security: plaintext, ssl, sasl_plaintext or sasl_ssl.
-        ca_file, certificate_file, key_file: PEM files for TLS.
-        sasl_mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.
+        ca_file: PEM file of who signed the brokers' certificates; what the system trusts if absent.
+        certificate_file, key_file: PEM files that show who asks, for brokers that want it; none if absent.
+        sasl_mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+        sasl_username: Who asks.
         sasl_password_file: File that holds the password.
         open_seconds: How long a question to the brokers may take.
         delivery_seconds: How long an append may try before it fails.
@@ -55,6 +58,9 @@ class KafkaConfig:
             raise Rejected("bad_config", f"kafka: no security {self.security!r}", f"one of: {', '.join(SECURITY)}")
         if not self.brokers or self.replication < 1 or self.delivery_seconds <= 0:
             raise Rejected("bad_config", "kafka: brokers must be named, replication and delivery_seconds positive")
+        if self.sasl_mechanism not in ("", *MECHANISMS):
+            allowed = f"one of: {', '.join(MECHANISMS)}"
+            raise Rejected("bad_config", f"kafka: no sasl_mechanism {self.sasl_mechanism!r}", allowed)
         if self.security.startswith("sasl") and not (self.sasl_mechanism and self.sasl_password_file):
             raise Rejected("bad_config", "kafka: SASL needs sasl_mechanism, sasl_username and sasl_password_file")
 
