@@ -19,6 +19,7 @@ from secondsight.process.land import history_row
 from secondsight.process.ledger import Ledger
 from secondsight.process.ledgerrows import ledger_table, load_accounts
 from secondsight.process.owners import Owners
+from secondsight.process.progressrows import Reached, progress_table
 from secondsight.process.series import Interner
 from secondsight.process.spans import OpenSpans, SpanKey
 from secondsight.process.stamps import Stamps
@@ -150,9 +151,7 @@ class World:
         """
         if self.writer.rollup_rows:
             begun = [each for each in self.progress.items() if each[1].through_ms > each[1].begun_ms]
-            for code, progress in begun:
-                self._note_progress(code, progress, progress.stored_ms)
-            self.writer.flush_landing("progress")
+            self._tell_progress([(code, progress, progress.stored_ms) for code, progress in begun])
             for _, progress in begun:
                 progress.begun_ms = progress.through_ms
             self.writer.flush_rollups(self.clock.now_ms())
@@ -170,36 +169,22 @@ class World:
             idle = progress.is_idle(self.log_ms(progress.partition))
             if progress.changed or idle != progress.idle:
                 progress.idle = idle
-                told_ms = (progress.told_ms(waiting_ms.get(code)), progress.through_ms)
-                self._note_progress(code, progress, told_ms)
-                changed.append((progress, told_ms))
-        self.writer.flush_landing("progress")
-        for progress, told_ms in changed:
+                changed.append((code, progress, (progress.told_ms(waiting_ms.get(code)), progress.through_ms)))
+        self._tell_progress(changed)
+        for _, progress, told_ms in changed:
             progress.changed = told_ms[0] < progress.watermark_ms
             progress.begun_ms = max(progress.begun_ms, progress.through_ms)
             progress.stored_ms = told_ms
 
-    def _note_progress(self, code: int, progress: Progress, reached_ms: tuple[int, int]) -> None:
-        """Add a row of `progress` that says that all is written up to a (watermark, end of the last window)."""
-        tenant, _, cluster, name = self.collectors.items[code]
-        progress.version = max(progress.version + 1, self.clock.now_ms())
-        self.writer.add_progress(
-            {
-                "tenant_id": tenant,
-                "cluster_id": cluster,
-                "host_id": progress.host_id,
-                "collector_id": name,
-                "watermark": reached_ms[0],
-                "newest_event_time": progress.newest_ms,
-                "last_ingest_time": progress.ingest_ms,
-                "idle": int(progress.idle),
-                "backlog": int(progress.has_backlog()),
-                "rollup_through": reached_ms[1] // 1000,
-                "begun_through": progress.through_ms // 1000,
-                "partition": progress.partition,
-                "version": progress.version,
-            }
-        )
+    def _tell_progress(self, told: Sequence[tuple[int, Progress, tuple[int, int]]]) -> None:
+        """Write that all is written up to a (watermark, end of the last window) of some collectors."""
+        if not told:
+            return
+        now_ms = self.clock.now_ms()
+        for _, progress, _ in told:
+            progress.version = max(progress.version + 1, now_ms)
+        rows = [Reached(self.collectors.items[code], progress, *reached_ms) for code, progress, reached_ms in told]
+        self.store.insert("progress", progress_table(self.writer.spec("progress"), rows))
 
     def restored_through(self, tenant_id: str, cluster_id: str) -> int:
         """Return the end of the last window that an earlier process wrote in a cluster, 0 for none."""

@@ -15,7 +15,7 @@ from secondsight.contracts import Store
 from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.enrich import Allocations
 from secondsight.process.kinds import KindState
-from secondsight.process.land import Landing, Row
+from secondsight.process.land import Landing
 from secondsight.process.pieces import Rows
 from secondsight.process.raw import filled, raw_columns
 from secondsight.process.series import CLUSTER, I32, TENANT
@@ -124,10 +124,6 @@ class Writer:
             if not only or table in only:
                 self._insert(table, [rows])
                 self.landing.done(table)
-
-    def add_progress(self, row: Row) -> None:
-        """Take in a row of `progress`."""
-        self.landing.add("progress", row, row["version"])
 
     def _announce_rewritten(self, state: KindState, batch: list[tuple[Window, Rows]], now_ms: int) -> None:
         for window, rows in batch:
