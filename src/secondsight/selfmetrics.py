@@ -17,16 +17,16 @@ class SelfMetrics:
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add `amount` >= 0 to the counter `name` (ends in `_total`) with these labels."""
         with self._lock:
-            self._counters[name][tuple(sorted(labels.items()))] += amount
+            self._counters[name][_key(labels)] += amount
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
         """Set the gauge `name` with these labels."""
         with self._lock:
-            self._gauges[name][tuple(sorted(labels.items()))] = value
+            self._gauges[name][_key(labels)] = value
 
     def value(self, name: str, **labels: str) -> float:
         """Return a counter's or gauge's value, 0 where it was never touched."""
-        key = tuple(sorted(labels.items()))
+        key = _key(labels)
         with self._lock:
             return self._counters.get(name, {}).get(key, self._gauges.get(name, {}).get(key, 0.0))
 
@@ -41,6 +41,10 @@ class SelfMetrics:
             families = [(name, "counter", dict(series)) for name, series in self._counters.items()]
             families += [(name, "gauge", dict(series)) for name, series in self._gauges.items()]
         return "".join(_family(name, kind, series) for name, kind, series in sorted(families))
+
+
+def _key(labels: dict[str, str]) -> Labels:
+    return tuple(sorted(labels.items())) if len(labels) > 1 else tuple(labels.items())
 
 
 def _family(name: str, kind: str, series: dict[Labels, float]) -> str:

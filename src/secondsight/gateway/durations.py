@@ -16,9 +16,10 @@ class Durations:
     def observe(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         key = (route, status)
-        counts = self._counts.setdefault(key, [0] * (len(BOUNDS_SECONDS) + 1))
-        counts[bisect_left(BOUNDS_SECONDS, seconds)] += 1
-        self._sums[key] = self._sums.get(key, 0.0) + seconds
+        if key not in self._counts:
+            self._counts[key], self._sums[key] = [0] * (len(BOUNDS_SECONDS) + 1), 0.0
+        self._counts[key][bisect_left(BOUNDS_SECONDS, seconds)] += 1
+        self._sums[key] += seconds
 
     def render(self) -> str:
         """Return the Prometheus text exposition."""

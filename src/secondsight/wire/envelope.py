@@ -12,6 +12,7 @@ from secondsight.wire.schema import is_text
 _HEAD = Struct("<2sBBqHHH")
 _MAGIC = b"SE"
 _VERSION = 1
+HOSTS_REMEMBERED = 1 << 15
 _MAX_TIME_MS = 253_402_300_799_999
 
 
@@ -83,6 +84,7 @@ def decode_envelope(value: bytes) -> Envelope:
     return Envelope(_TYPES[code], tenant_id, region, cluster_id, ingest_time_ms, value[body_start:])
 
 
+@lru_cache(maxsize=HOSTS_REMEMBERED)
 def partition_key(tenant_id: str, cluster_id: str, host_id: str) -> bytes:
     """Return the log key of a collector: one host's records share a partition and keep their order."""
     return blake2b("\0".join((tenant_id, cluster_id, host_id)).encode(), digest_size=8).digest()
