@@ -9,7 +9,8 @@ from secondsight.access.scope import Scope
 from secondsight.model import EntityKind
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
-from secondsight.query.gaps import Gap, Places, key_of, places_of
+from secondsight.query.coverage import GAP_MS
+from secondsight.query.gaps import Gap, Places, key_of, pair_of, places_of
 from secondsight.query.inventory import OPEN_END_MS, Inventory
 from secondsight.query.plan import Span
 from secondsight.query.reasons import SLACK_MS, Beat, Evidence, Place, Range, Shed, agent_of
@@ -154,9 +155,14 @@ def compile_refused(places: Places, span: Span, scope: Scope) -> Statement:
 
 
 def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
-    """Return the statement for heartbeats of the agents of hosts, by window."""
+    """Return the statement for heartbeats of the agents of hosts, by window; `holes` are pairs of beats around silence.
+
+    A gap may lie between two heartbeats of one window.
+    """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
+    beats = "arraySort(groupArray(toUnixTimestamp64Milli(event_time)))"
+    pairs = f"arrayZip(arrayPopBack({beats}), arrayPopFront({beats}))"
     where = [
         *raw_bounds(span, parameters),
         f"cluster_id IN {parameters.bind_texts(places.clusters)}",
@@ -169,6 +175,7 @@ def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
         "toUnixTimestamp64Milli(min(event_time)) AS first_ms",
         "toUnixTimestamp64Milli(max(event_time)) AS last_ms",
         "max(toUnixTimestamp64Milli(ingest_time) - toUnixTimestamp64Milli(event_time)) AS late_ms",
+        f"arrayFilter(pair -> pair.2 - pair.1 > {GAP_MS}, {pairs}) AS holes",
     ]
     group = [f"GROUP BY {', '.join(_HOST)}, number"]
     rows = tables.table(raw_table(EntityKind.PLATFORM), columns, where, tail=group)
@@ -277,7 +284,10 @@ def _held(rows: Sequence[dict[str, Any]], state: int) -> dict[Place, list[Range]
 def _beats(rows: Sequence[dict[str, Any]]) -> dict[Place, list[Beat]]:
     found: defaultdict[Place, list[Beat]] = defaultdict(list)
     for row in rows:
-        found[_place(row)].append(Beat(row["first_ms"], row["last_ms"], row["late_ms"]))
+        holes_ms = (edge_ms for hole in row["holes"] for edge_ms in pair_of(hole))
+        edges_ms = [row["first_ms"], *holes_ms, row["last_ms"]]
+        runs = zip(edges_ms[::2], edges_ms[1::2], strict=True)
+        found[_place(row)] += [Beat(first_ms, last_ms, row["late_ms"]) for first_ms, last_ms in runs]
     return found
 
 

@@ -337,7 +337,7 @@ def seen_of_rows(rows: Sequence[dict[str, Any]]) -> dict[Key, list[Seen]]:
     for row in rows:
         first_ms = row["first_ms"]
         for hole in row["holes"]:
-            before_ms, after_ms = _pair(hole)
+            before_ms, after_ms = pair_of(hole)
             seen[key_of(row)].append(Seen(first_ms, before_ms))
             first_ms = after_ms
         seen[key_of(row)].append(Seen(first_ms, row["last_ms"]))
@@ -397,6 +397,7 @@ def key_of(row: dict[str, Any]) -> Key:
     return "\0".join(str(row[name]) for name in IDENTITY)
 
 
-def _pair(hole: Any) -> tuple[int, int]:
+def pair_of(hole: Any) -> tuple[int, int]:
+    """Return the samples on both sides of a hole, as a store gives them."""
     values = list(hole.values()) if isinstance(hole, dict) else list(hole)
     return int(values[0]), int(values[1])

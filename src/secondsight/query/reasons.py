@@ -55,7 +55,7 @@ class Shed:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Heartbeats of an agent in one window: the first and last of them, and how late the last one was told."""
+    """Heartbeats of an agent without a gap, within one window: the first and last of them, and the latest's delay."""
 
     first_ms: int
     last_ms: int
