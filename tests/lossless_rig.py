@@ -278,9 +278,9 @@ class Site:
         return self.agent.words().count("dcgm is too slow, its tick is given up")
 
     def let_say(self, answers: int) -> None:
-        """Wait until the target has answered so many times more."""
-        goal = self.target.said + answers
-        self.run_until(lambda: self.target.said >= goal)
+        """Wait until the target has answered so many times more, in time for the tick."""
+        goal = self.target.said - self.given_up + answers
+        self.run_until(lambda: self.target.said - self.given_up >= goal, 120)
 
 
 @contextmanager

@@ -213,7 +213,7 @@ def test_a_folder_that_cannot_be_written_is_tried_until_it_can(place, small):
     assert "cannot be opened" in place.agent.words()
     subprocess.run(["mount", "-o", "remount,rw", str(small)], check=True)
     place.run_until(lambda: "is back" in place.agent.words())
-    place.let_say(3)
+    place.let_say(4)
     assert place.agent.stop() == 0, place.agent.words()
     books = Books(place)
     assert books.in_flight == {}
