@@ -10,11 +10,13 @@ from query_fixture import Row, insert_allocation, insert_entity, insert_progress
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
+from secondsight.query import plan as plan_module
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Leg, Situation, Span, plan_series
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner
 from secondsight.rollup.run import SEEN_SECONDS, Roller
+from secondsight.rollup.sketch import RELATIVE_ERROR
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -138,6 +140,46 @@ def test_a_ranking_over_a_whole_range_is_the_same(store):
         answers.append(QueryRunner(store, clock, kind(store, clock)).top(query, 2, scope_of("t1")))
     assert comparable(answers[0]) == comparable(answers[1])
     assert len(answers[0].series) == 2
+
+
+@pytest.mark.parametrize(("group", "resolution"), [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s")])
+@pytest.mark.parametrize("aggregate", ["p50", "p95", "p99"])
+def test_percentiles_of_many_rows_come_from_sketches(store, monkeypatch, aggregate, group, resolution):
+    fields = {"aggregate": aggregate, "group_by": group, "resolution": resolution, "to": str(END + 300_000)}
+    for metric in (GAUGE, USED):
+        exact = ask(store, Inventory, metric, **fields)
+        monkeypatch.setattr(plan_module, "SKETCH_ROWS_MINIMUM", 0)
+        sketched, fine = (ask(store, kind, metric, **fields) for kind in (Inventory, Fine))
+        monkeypatch.undo()
+        assert comparable(fine) == comparable(exact)
+        assert sketched.coverage.stored == exact.coverage.stored
+        assert sketched.coverage.expected == exact.coverage.expected
+        found, wanted = (
+            {
+                (tuple(sorted(one.labels.items())), t): v
+                for one in answer.series
+                for t, v in zip(one.times_ms, one.values, strict=True)
+            }
+            for answer in (sketched, exact)
+        )
+        assert found.keys() == wanted.keys()
+        for key, value in wanted.items():
+            assert found[key] == pytest.approx(value, rel=RELATIVE_ERROR)
+        assert metric != GAUGE or found != wanted
+
+
+def test_a_percentile_that_sketches_answer_in_part_is_exact_behind_them():
+    text = QueryText(GAUGE, {}, from_=str(T0), to=str(END), resolution="3600s", aggregate="p95")
+    query = parse_query(text, CATALOG, NOW)
+    situation = Situation(
+        NOW, entities=10_000, rollup_through_ms=END, coarse_through_ms=(("5m", END - 300_000), ("1h", T0 + 3_600_000))
+    )
+    plan = plan_series(query, query.selected[0], situation)
+    assert plan.legs == (
+        Leg("1h", Span(T0, T0 + 3_600_000)),
+        Leg("5m", Span(T0 + 3_600_000, END - 3_600_000)),
+    )
+    assert plan.raw == Span(END - 3_600_000, END)
 
 
 def test_a_range_is_divided_by_the_coarsest_that_fits():

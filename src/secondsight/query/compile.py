@@ -13,7 +13,8 @@ from secondsight.query.plan import SeriesPlan
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
-from secondsight.query.windows import IDENTITY, OWNERS, keys, quality_columns, samples, windows
+from secondsight.query.windows import IDENTITY, OWNERS, keys, quality_columns, samples, sketches, windows
+from secondsight.rollup.sketch import bin_figure
 
 COLUMNS: dict[Group, tuple[str, ...]] = {
     **{group: (column,) for group, column in OWNERS.items()},
@@ -50,6 +51,17 @@ def compile_series(plan: SeriesPlan, scope: Scope) -> Statement:
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     tables.check_metric(plan.selected.metric.name)
+    if plan.selected.aggregate in QUANTILES and plan.legs:
+        return Statement(_percentiles(plan, tables, parameters)[1:-1], parameters.values())
+    return Statement(_figures(plan, tables, parameters)[1:-1], parameters.values())
+
+
+def label_columns(groups: Sequence[Group]) -> list[str]:
+    """Return the columns that tell the series of a grouping apart, in ladder order."""
+    return list(dict.fromkeys(["tenant_id", *(column for group in groups for column in COLUMNS[group])]))
+
+
+def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     labels = label_columns(plan.groups)
     columns = [
         *dict.fromkeys([*IDENTITY, *labels]),
@@ -60,12 +72,34 @@ def compile_series(plan: SeriesPlan, scope: Scope) -> Statement:
     ]
     sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
     source = _with_models(plan, _source(plan, tables, parameters), tables)
-    return Statement(select(columns, source, tail=[sets])[1:-1], parameters.values())
+    return select(columns, source, tail=[sets])
 
 
-def label_columns(groups: Sequence[Group]) -> list[str]:
-    """Return the columns that tell the series of a grouping apart, in ladder order."""
-    return list(dict.fromkeys(["tenant_id", *(column for group in groups for column in COLUMNS[group])]))
+def _percentiles(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
+    """Return the points that sketches give and those of 1 s rows behind them; entities that have both are one row."""
+    labels = label_columns(plan.groups)
+    names = list(dict.fromkeys([*IDENTITY, *labels]))
+    share = QUANTILES[plan.selected.aggregate]
+    merged = f"quantileExactWeightedArray({share})(bins, weights)"
+    figure = f"least(greatest({bin_figure(merged)}, min(lowest)), max(highest))"
+    columns = [
+        *names,
+        f"{bucket('window_ms', plan, parameters)} AS bucket_ms",
+        f"toFloat64(if(sum(length(bins)) = 0, NULL, {figure})) AS figure",
+        "sum(slots) AS slots",
+        "min(first_ms) AS first_ms",
+        "max(last_ms) AS last_ms",
+        *(f"toInt64(0) AS {name}" for name in ("gaps", "late", "rows")),
+        "grouping(bucket_ms) AS is_entity",
+    ]
+    sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
+    sketched = select(columns, _with_models(plan, sketches(plan, tables, parameters), tables), tail=[sets])
+    if plan.raw is None:
+        return sketched
+    exact = _figures(plan, tables, parameters)
+    columns = [*names, "bucket_ms", "max(figure) AS figure", *_MERGED_QUALITY, "is_entity"]
+    group = f"GROUP BY {', '.join([*names, 'bucket_ms', 'is_entity'])}"
+    return select(columns, f"({sketched} UNION ALL {exact})", tail=[group])
 
 
 def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
@@ -79,7 +113,7 @@ def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
 
 def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     if plan.selected.aggregate in QUANTILES:
-        return samples(plan, plan.span, tables, parameters)
+        return samples(plan, plan.raw or plan.span, tables, parameters)
     source = windows(plan, tables, parameters)
     return _entity_averages(plan, source, parameters) if plan.selected.aggregate is Aggregate.SUM else source
 

@@ -60,7 +60,8 @@ def joined(plans: Sequence[SeriesPlan]) -> list[list[int]]:
 
 def suits_joint(shape: SeriesPlan, plans: Sequence[SeriesPlan], positions: Sequence[int]) -> bool:
     """Tell whether plans of one shape are gauges of one source, in windows that hold several samples."""
-    gauges = all(plans[position].selected.aggregate in _AGGREGATES for position in positions)
+    asked = [plans[position].selected.aggregate for position in positions]
+    gauges = all(aggregate in _AGGREGATES and not (shape.legs and aggregate in QUANTILES) for aggregate in asked)
     return gauges and not shape.several_sources and shape.base_ms > RAW_MS and Group.GPU_MODEL not in shape.groups
 
 

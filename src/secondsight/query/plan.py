@@ -2,7 +2,8 @@
 
 Routing: windows that are a multiple of 30 s are read from rollups up to where these are written, and from 1 s rows
 after that; all others, and percentiles, are read from 1 s rows. Of rollups the coarsest that divides the window is read
-as far as it is made, finer ones at both ends. All give the same figures.
+as far as it is made, finer ones at both ends. All give the same figures. Percentiles over very many 1 s rows come from
+the sketches of coarse rollups, where windows are multiples of theirs.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ POINTS_WANTED = 2_000
 POINTS_MAXIMUM = 12_000
 CELLS_MAXIMUM = 2_000_000
 RAW_ROWS_MAXIMUM = 100_000_000
+SKETCH_ROWS_MINIMUM = 2_000_000
+"""Percentiles over more 1 s rows than this are read from sketches, within their stated error."""
 LOOKBACK_SHORT_MS = 600_000
 LOOKBACK_ENTITIES = 64
 GRACE_MS = 10_000
@@ -140,8 +143,11 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     step_ms = (WINDOW_MS if from_rollups and not narrow else RAW_MS) if query.whole else resolution_ms
     span = _whole_windows(query, step_ms, situation.now_ms)
     head, rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
+    legs = () if rollup is None else tuple(_legs(rollup, None if query.whole else resolution_ms, situation))
+    if exact and not query.whole and _raw_rows(span, situation) > SKETCH_ROWS_MINIMUM:
+        rollup, legs, raw = _sketched(span, resolution_ms, situation)
     kind = selected.metric.kind.value
-    _check_cost(query, selected, span, resolution_ms, situation)
+    _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
     back_ms = back_ms if selected.aggregate in PAIRED else 0
     return SeriesPlan(
@@ -154,7 +160,7 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         whole=query.whole,
         head=head,
         rollup=rollup,
-        legs=() if rollup is None else tuple(_legs(rollup, None if query.whole else resolution_ms, situation)),
+        legs=legs,
         raw=raw,
         final_rollup=_rewritten(f"{kind}_30s", rollup, situation.rewrites),
         final_raw=any(_rewritten(f"{kind}_1s", each, situation.rewrites, back_ms) for each in (head, raw)),
@@ -230,6 +236,19 @@ def _legs(span: Span, resolution_ms: int | None, situation: Situation) -> list[L
     return _divided(span, usable)
 
 
+def _sketched(span: Span, resolution_ms: int, situation: Situation) -> tuple[Span | None, tuple[Leg, ...], Span | None]:
+    """Return the whole output windows that sketches answer, these by resolution, and what is left to 1 s rows."""
+    widths = {level.name: level.width_ms for level in LEVELS}
+    usable = [each for each in situation.coarse_through_ms if resolution_ms % widths[each[0]] == 0]
+    through_ms = max((through_ms for _, through_ms in usable), default=0)
+    cut_ms = min(through_ms // resolution_ms * resolution_ms, span.to_ms)
+    if cut_ms <= span.from_ms:
+        return None, (), span
+    sketched = Span(span.from_ms, cut_ms)
+    legs = tuple(leg for leg in _legs(sketched, resolution_ms, situation) if leg.resolution != FINEST)
+    return sketched, legs, Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
+
+
 def _divided(span: Span, usable: Sequence[tuple[str, int, int]]) -> list[Leg]:
     if span.from_ms >= span.to_ms:
         return []
@@ -257,9 +276,16 @@ def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite], back_
     )
 
 
-def _check_cost(query: MetricQuery, selected: Selected, span: Span, resolution_ms: int, situation: Situation) -> None:
+def _raw_rows(span: Span | None, situation: Situation) -> int:
+    """Return about how many 1 s rows a range holds."""
+    return 0 if span is None else situation.entities * (span.to_ms - span.from_ms) // max(situation.interval_ms, 1)
+
+
+def _check_cost(
+    query: MetricQuery, selected: Selected, raw: Span | None, span: Span, resolution_ms: int, situation: Situation
+) -> None:
     range_ms = span.to_ms - span.from_ms
-    rows = situation.entities * range_ms // max(situation.interval_ms, 1)
+    rows = _raw_rows(raw, situation)
     if selected.aggregate in QUANTILES and rows > RAW_ROWS_MAXIMUM:
         message = f"{selected.aggregate.value} over this range would read about {rows:,} rows"
         raise Rejected("range_too_wide", message, "ask for a shorter range or fewer entities, or for max")

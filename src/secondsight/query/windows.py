@@ -14,7 +14,7 @@ from secondsight.query.plan import FINEST, Leg, SeriesPlan, Span
 from secondsight.query.request import Filters, Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, select
-from secondsight.store.coarse import BUCKETS
+from secondsight.store.coarse import BUCKETS, sketch_columns
 from secondsight.store.spec import quoted
 
 IDENTITY = ("tenant_id", "cluster_id", "host_id", "entity", "part")
@@ -205,6 +205,35 @@ def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
         final=plan.reads_final(leg),
         tail=[group],
     )
+
+
+def sketches(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
+    """Return the subquery of sketches of a plan: one row per series, owner and stored window."""
+    legs = [_sketch_leg(plan, leg, tables, parameters) for leg in plan.legs]
+    union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
+    return select(["*"], union, tail=[_best_source("window_ms")]) if plan.several_sources else union
+
+
+def _sketch_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
+    metric = plan.selected.metric
+    key = parameters.bind(metric.name, "String")
+    bins, weights = map(quoted, sketch_columns(metric))
+    columns = [
+        *keys(plan),
+        "collector_id",
+        "source_rank",
+        "toInt64(toUnixTimestamp(window_start)) * 1000 AS window_ms",
+        f"{bins} AS bins",
+        f"{weights} AS weights",
+        f"toFloat64({quoted(metric.name + '_min')}) AS lowest",
+        f"toFloat64({quoted(metric.name + '_max')}) AS highest",
+        f"toInt64({slots_expression(leg, key)}) AS slots",
+        "toUnixTimestamp64Milli(first_event_time) AS first_ms",
+        "toUnixTimestamp64Milli(last_event_time) AS last_ms",
+    ]
+    where = [*rollup_bounds(leg.span, parameters, leg.resolution), "samples > 0", f"isNotNull({value_of_last(metric)})"]
+    where += filter_predicates(plan.filters, tables, parameters)
+    return tables.table(plan.rollup_table(leg), columns, where, final=True)
 
 
 def raw_bounds(span: Span, parameters: Parameters) -> list[str]:

@@ -59,6 +59,16 @@ def figures_of(bins: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(place == 0, 0.0, np.sign(bins) * figures)
 
 
+def bin_figure(bins: str) -> str:
+    """Return the SQL expression for the value that stands for a bin, an expression of integers itself."""
+    octave = ", ".join(
+        repr(each) for each in figures_of(np.arange(BINS_PER_OCTAVE) + 1 + BINS_PER_OCTAVE * 126).tolist()
+    )
+    place = f"abs(toInt32({bins})) - 1"
+    step = f"[{octave}][toUInt32(greatest({place}, 0) % {BINS_PER_OCTAVE}) + 1]"
+    return f"if({bins} = 0, 0., sign({bins}) * {step} * exp2(intDiv({place}, {BINS_PER_OCTAVE}) - 126))"
+
+
 def gather(groups: Rows, bins: Bins, weights: I64, count: int) -> tuple[I64, Bins, I64]:
     """Add up weights by group and bin.
 
