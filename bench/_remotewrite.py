@@ -1,7 +1,8 @@
 """Turn the fleet's data set into remote-write 1.0 bodies: snappy over protobuf, as Prometheus and vmagent send them.
 
-A body holds all series of one host over some seconds. Names are those of the catalogue, values are physical, as short
-in decimals as their resolution allows: nothing that would make them harder to compress than what an exporter prints.
+A body holds all series of one host over some seconds, each series once with all its samples: one sample each where it
+holds one second, as Prometheus and vmagent send a scrape. Names are those of the catalogue, values are physical, as
+short in decimals as their resolution allows: nothing makes them harder to compress than what an exporter prints.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ _SAMPLE = np.dtype([("head", "V2"), ("value_tag", "u1"), ("value", "<f8"), ("tim
 _TIME_BYTES = 6
 
 
-def bodies(fleet: _fleet.Fleet, catalog: Catalog, host: int, begin_ms: int, batches_each: int) -> Iterator[bytes]:
-    """Give the bodies of one host in their order, each of so many batches of 5 s; the first tick is at `begin_ms`."""
+def bodies(fleet: _fleet.Fleet, catalog: Catalog, host: int, begin_ms: int, seconds_each: int) -> Iterator[bytes]:
+    """Give the bodies of one host in their order, each of so many seconds; the first tick is at `begin_ms`."""
     contents = [content for of_batch in fleet.templates[host % _fleet.TEMPLATES].contents for content in of_batch]
     names = [column.metric for column in contents[0].schema.columns]
     series = [
@@ -28,11 +29,12 @@ def bodies(fleet: _fleet.Fleet, catalog: Catalog, host: int, begin_ms: int, batc
         for name in names
         for gpu in range(_fleet.GPUS)  # as the matrix of a frame lies: metric by metric
     ]
-    for first in range(0, len(contents) - batches_each + 1, batches_each):
-        taken = contents[first : first + batches_each]
-        values = np.concatenate([_physical(content, catalog) for content in taken], axis=1)
+    batches = max(1, seconds_each // _fleet.TICKS)
+    for first in range(0, len(contents) - batches + 1, batches):
+        values = np.concatenate([_physical(one, catalog) for one in contents[first : first + batches]], axis=1)
         times = begin_ms + 1000 * (first * _fleet.TICKS + np.arange(values.shape[1], dtype=np.int64))
-        yield _body(series, values, times)
+        for start in range(0, len(times), seconds_each):
+            yield _body(series, values[:, start : start + seconds_each], times[start : start + seconds_each])
 
 
 def _physical(content: Content, catalog: Catalog) -> NDArray[np.float64]:

@@ -1,10 +1,12 @@
 """The same data into the platform and into VictoriaMetrics: processor time per value, merges included, and bytes.
 
 BENCH_HOSTS (32) hosts x 8 GPUs x 100 metrics at 1 Hz over BENCH_SECONDS (900) of event time, sent as fast as answers
-come over four connections, to a new server each time. `native`: frames into the platform. `rw5`, `rw15`: the same
-remote-write bytes, bodies of one host over 5 or 15 s, into each of the two. Processor time counts from the first body
-until nothing is left to do: all values stored, no merge for a while. Both run at their defaults. The platform's figure
-is that of gateway, log, processor, store, raw rows and 30 s rollups, without the api, which no sample passes.
+come over four connections, to a new server each time. `native`: frames into the platform. `rw1`, `rw5`, `rw15`: the
+same remote-write bytes into each of the two, bodies of one host over 1, 5 or 15 s, each series once with its samples:
+those of one second are what Prometheus and vmagent send of a scrape, longer ones cost the peer least. Processor time
+counts from the first body until nothing is left to do: all values stored, no merge for a while. Both run at their
+defaults. The platform's figure is that of gateway, log, processor, store, raw rows and 30 s rollups, without the api,
+which no sample passes.
 
 What an acknowledgement means differs: the platform has synced its log to disk, the peer holds the samples in memory.
 """
@@ -31,7 +33,7 @@ from secondsight.store.client import FlightStore
 QUICK = os.environ.get("BENCH_QUICK") == "1"
 HOSTS = int(os.environ.get("BENCH_HOSTS", "16" if QUICK else "32"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "60" if QUICK else "900"))
-WAYS = os.environ.get("BENCH_WAYS", "native,rw5,rw15").split(",")
+WAYS = os.environ.get("BENCH_WAYS", "native,rw1,rw5,rw15").split(",")
 CONNECTIONS = 4
 OLDER_SECONDS = 30
 QUIET_SECONDS = 6.0
@@ -73,6 +75,9 @@ def _figures(own: dict[str, Any], peer: dict[str, Any], version: str) -> dict[st
         "bytes_per_value": of(own, "native", "bytes_per_value"),
         "peer_bytes_per_value": of(peer, "rw5", "bytes_per_value"),
         "peer_version": version,
+        "rw_1s_cpu_ns_per_value": of(own, "rw1", "cpu_ns_per_value"),
+        "peer_1s_cpu_ns_per_value": of(peer, "rw1", "cpu_ns_per_value"),
+        "rw_1s_cpu_ratio": ratio(of(peer, "rw1", "cpu_ns_per_value"), of(own, "rw1", "cpu_ns_per_value")),
         "rw_cpu_ns_per_value": of(own, "rw5", "cpu_ns_per_value"),
         "rw_15s_cpu_ns_per_value": of(own, "rw15", "cpu_ns_per_value"),
         "peer_15s_cpu_ns_per_value": of(peer, "rw15", "cpu_ns_per_value"),
@@ -96,7 +101,7 @@ def _bodies(fleet: _fleet.Fleet, way: str) -> Bodies:
             ]
             for host in range(HOSTS)
         ]
-    each = {"rw5": 1, "rw15": 3}[way]
+    each = int(way.removeprefix("rw"))
     catalog = _fleet.hundred_catalog()
     return [list(_remotewrite.bodies(fleet, catalog, host, begin_ms, each)) for host in range(HOSTS)]
 
