@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from events_rig import NOW_MS, Platform, open_store, platform
 from secondsight.access.eventids import FORGET_SECONDS, KEPT_MS, Claim, EventIds, Held, id_hash
@@ -15,8 +17,11 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds
-from secondsight.gateway.events.item import Reading, read_event
+from secondsight.gateway.events.body import read_body
+from secondsight.gateway.events.item import _FIELDS, Reading, read_event
 from secondsight.store.chdb import ChdbStore
+from secondsight.wire.content import Event
+from secondsight.wire.events import read_events, read_infos, write_events, write_infos
 
 CASES = Path(__file__).parent / "cases" / "events"
 GPU = "GPU-00000000-0000-0000-0000-00000000000a"
@@ -242,3 +247,41 @@ def test_facts_are_taken_and_read(site: Platform) -> None:
         facts = api.get("/v1/infos", metric="job_info", job="j1", from_=NOW_MS - 1000, to=NOW_MS + 60_000)["facts"]
         assert [one["attributes"] for one in facts] == [{"image": "train:7", "nodes": "4", "job_id": "j1"}] * 2
         assert api.get("/v1/infos", "other", from_=NOW_MS - 1000)["total"] == 0
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=20)
+WORDS = st.sampled_from(
+    ["job_exit", "gpu_xid", "node_boot", "job_gpu_allocation", "job_info", "h1", "GPU-a", "17", NOW_MS, 2, "started"]
+)
+VALUES = st.recursive(
+    SCALARS | WORDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+)
+NAMES = st.sampled_from([*_FIELDS, "specversion", "type", "source", "subject", "data"])
+FIELDS = st.dictionaries(NAMES | st.text(max_size=6), VALUES | WORDS, max_size=9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(fields=FIELDS | FIELDS.map(lambda more: EXIT | more), cut=st.integers(0, 400))
+def test_whatever_is_sent_is_an_event_that_a_frame_can_hold_or_is_refused(fields: dict[str, Any], cut: int) -> None:
+    text = json.dumps(fields).encode()
+    for body in (text, text[:cut], b"[" + text + b"]"):
+        for content_type in ("application/json", "application/x-ndjson"):
+            try:
+                pieces = read_body(body, content_type, {}).items
+            except Rejected:
+                continue
+            for piece in pieces:
+                _take(piece.fields)
+
+
+def _take(fields: Any) -> None:
+    if isinstance(fields, Rejected):
+        return
+    try:
+        said = read_event(fields, READING)
+    except Rejected:
+        return
+    if isinstance(said.item, Event):
+        assert read_events(write_events((said.item,))) == (said.item,)
+    else:
+        assert read_infos(write_infos((said.item,))) == (said.item,)
