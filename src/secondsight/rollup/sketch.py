@@ -20,6 +20,8 @@ BINS_PER_OCTAVE = 36
 RELATIVE_ERROR = 0.0098
 MANTISSA_BITS = 11
 EXPONENTS = 254
+DENSE_CELLS = 4
+"""Cells of a table that adding up may cost for each value; where there would be more, values are sorted."""
 _SHIFT = 23 - MANTISSA_BITS
 _FLOAT32_MAXIMUM = float(np.finfo(np.float32).max)
 
@@ -81,6 +83,11 @@ def gather(groups: Rows, bins: Bins, weights: I64, count: int) -> tuple[I64, Bin
     Returns:
         (offsets of each group, bins ascending within a group, weights).
     """
+    if bins.size:
+        low = int(bins.min())
+        width = int(bins.max()) - low + 1
+        if count * width <= DENSE_CELLS * bins.size:
+            return _gather_densely(groups * width + (bins - low), weights, (count, width), low)
     keys = groups.astype(np.int64) << 16 | (bins.astype(np.int64) + 32768)
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
@@ -90,6 +97,15 @@ def gather(groups: Rows, bins: Bins, weights: I64, count: int) -> tuple[I64, Bin
     distinct = ranked[starts]
     offsets = np.searchsorted(distinct >> 16, np.arange(count + 1))
     return offsets, ((distinct & 0xFFFF) - 32768).astype(np.int16), np.add.reduceat(weights[order], starts)
+
+
+def _gather_densely(cells: I64, weights: I64, shape: tuple[int, int], low: int) -> tuple[I64, Bins, I64]:
+    """Add up weights in a table of all groups and bins; weights of a cell stay below 2^53."""
+    count, width = shape
+    table = np.bincount(cells, weights, count * width).astype(np.int64)
+    filled = np.flatnonzero(table)
+    offsets = np.searchsorted(filled, np.arange(count + 1) * width)
+    return offsets, (filled % width + low).astype(np.int16), table[filled]
 
 
 def quantile_bins(offsets: I64, bins: Bins, weights: I64, percent: int) -> tuple[Bins, NDArray[np.bool_]]:
