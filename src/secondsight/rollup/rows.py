@@ -18,7 +18,7 @@ from secondsight.rollup.merge import KEY, MAPS, Entries, Key, Merged, Sketches
 from secondsight.rollup.sketch import figures_of, quantile_bins
 from secondsight.rollup.watch import Place
 from secondsight.store.coarse import sketch_columns
-from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table, constant
+from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table
 from secondsight.store.spec import TableSpec
 
 PERCENT = 95
@@ -83,8 +83,8 @@ def empty_rows(spec: TableSpec, place: Place, start_ms: int, counters: Mapping[K
 
 def _key_columns(place: Place, start_ms: int, keys: Mapping[str, list[str]], rows: int) -> dict[str, ColumnValues]:
     columns: dict[str, ColumnValues] = {
-        "tenant_id": constant(place[0], rows),
-        "cluster_id": constant(place[1], rows),
+        "tenant_id": [place[0]] * rows,
+        "cluster_id": [place[1]] * rows,
         "window_start": np.full(rows, start_ms // 1000, np.int64),
     }
     columns.update(keys)

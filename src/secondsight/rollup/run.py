@@ -33,7 +33,7 @@ from secondsight.rollup.watch import (
     written_through,
 )
 from secondsight.store.coarse import LEVELS
-from secondsight.store.rows import ColumnValues, arrow_table, constant
+from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import rollup_table, tables
 
 logger = logging.getLogger(__name__)
@@ -211,7 +211,7 @@ class Roller:
         if works:
             found = [notes[work][0] for work in works]
             columns: dict[str, ColumnValues] = {
-                "table_name": constant(table, len(works)),
+                "table_name": [table] * len(works),
                 "tenant_id": [work.tenant for work in works],
                 "cluster_id": [work.cluster for work in works],
                 "window_start": np.array([work.start_ms // 1000 for work in works], np.int64),

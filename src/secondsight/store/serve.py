@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Rejected, SecondsightError
@@ -91,7 +92,7 @@ def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> N
     """
     if table not in writable:
         raise Rejected("read_only", f"cannot insert into {table}: only the owner of the store writes")
-    store.insert(table, rows)
+    store.insert(table, rows.take(np.arange(rows.num_rows)))  # a copy, aligned as the engine wants it
 
 
 def _handler_class() -> Any:
