@@ -175,6 +175,7 @@ class Processor:
         What fails is left to it: it reads from what was committed.
         """
         try:
+            self._settler.close(self._settler.due())
             self.checkpoint()
         except Retryable as error:
             logger.warning(

@@ -150,6 +150,7 @@ class World:
             Retryable: The store is busy or away.
         """
         if self.writer.rollup_rows:
+            self.write_ledger()  # what may be stored has its account there
             begun = [each for each in self.progress.items() if each[1].through_ms > each[1].begun_ms]
             self._tell_progress([(code, progress, progress.stored_ms) for code, progress in begun])
             for _, progress in begun:
