@@ -61,7 +61,7 @@ def test_another_process_reads_and_writes_through_the_owner(store, tmp_path):
         server.close()
 
 
-@pytest.mark.parametrize("inserts", (0, 1, 2, 3, 5))
+@pytest.mark.parametrize("inserts", [0, 1, 2, 3, 5])
 def test_a_crash_after_any_insert_changes_nothing(store, inserts):
     site = Site(store, f"crash-{inserts}")
     fill(site)
