@@ -6,6 +6,7 @@ import pytest
 from api_client import Client, serving
 from secondsight.api.config import ApiConfig
 from secondsight.api.forward import Forward, is_ingest, parse_target
+from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
 
 
@@ -53,7 +54,8 @@ async def inside(scope, receive, send):
 def front(tmp_path_factory: pytest.TempPathFactory):
     config = ApiConfig(tmp_path_factory.mktemp("api"))
     with serving(gateway, config) as behind:
-        app = Forward(inside, f"http://127.0.0.1:{behind.port}", body_bytes=1 << 20, patience_seconds=10)
+        address = f"http://127.0.0.1:{behind.port}"
+        app = Forward(inside, address, clock=ManualClock(), body_bytes=1 << 20, patience_seconds=10)
         with serving(app, config) as client:
             yield client
 
@@ -98,10 +100,12 @@ def test_a_gateway_that_is_away_may_come_back(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     for target, status, code in ((f"http://127.0.0.1:{port}", 503, "gateway_away"), ("", 404, "not_found")):
-        app = Forward(inside, target, body_bytes=1000, patience_seconds=5)
+        app = Forward(inside, target, clock=ManualClock(), body_bytes=1000, patience_seconds=5)
         with serving(app, ApiConfig(tmp_path)) as client:
-            answer = client.request("POST", "/v1/frames", b"z")
-            assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+            answers = [client.request("POST", "/v1/frames", b"z") for _ in range(20)]
+            assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {(status, code)}
+            times = [int(answer.headers["retry-after"]) for answer in answers if "retry-after" in answer.headers]
+            assert (min(times) >= 5 and max(times) <= 11 and len(set(times)) > 3) if status == 503 else not times
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def make_app(services: Services) -> App:
     forward = Forward(
         inner,
         services.config.gateway,
+        clock=services.clock,
         body_bytes=services.config.forward_bytes,
         patience_seconds=services.config.forward_seconds,
     )

@@ -8,12 +8,15 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
+from secondsight.clock import Clock
 from secondsight.errors import Rejected
+from secondsight.gateway.returns import Returns
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,6 +26,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CONNECT_SECONDS = 5.0
 CHUNK_BYTES = 1 << 16
 HEAD_BYTES = 1 << 16
+RETRY_AFTER_SECONDS, RETURNS_PER_SECOND = 5.0, 200.0
+"""When senders come back at the earliest that found no gateway, and how many of them in one second: a gateway's own."""
 
 _POSTS = frozenset(
     {"/v1/frames", "/v1/metrics", "/api/v1/write", "/v1/events", "/v1/agents/enroll", "/v1/deadletters/replay"}
@@ -58,8 +63,9 @@ class _Away(Exception):
 class Forward:
     """An ASGI application that passes ingest requests on and leaves all others to the one inside it."""
 
-    def __init__(self, inner: App, gateway: str, *, body_bytes: int, patience_seconds: float) -> None:
+    def __init__(self, inner: App, gateway: str, *, clock: Clock, body_bytes: int, patience_seconds: float) -> None:
         self._inner = inner
+        self._returns = Returns(clock)
         self._target = parse_target(gateway)
         self._body_bytes = body_bytes
         self._patience_seconds = patience_seconds
@@ -80,7 +86,9 @@ class Forward:
                 send, 413, "body_too_large", f"the body has over {self._body_bytes} bytes", "send less at once"
             )
         except (_Away, TimeoutError):
-            await _refuse(send, 503, "gateway_away", "the gateway does not answer", "keep the data and try again")
+            later = self._returns.after(RETRY_AFTER_SECONDS, 1 / RETURNS_PER_SECOND)
+            message, hint = "the gateway does not answer", "keep the data and try again"
+            await _refuse(send, 503, "gateway_away", message, hint, (b"retry-after", b"%d" % ceil(later)))
 
     async def _pass_on(self, target: Target, scope: Scope, receive: Receive, send: Send) -> None:
         async with _connected(target) as (reader, writer):
@@ -204,10 +212,10 @@ async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         await reader.readexactly(2)
 
 
-async def _refuse(send: Send, status: int, code: str, message: str, hint: str) -> None:
+async def _refuse(
+    send: Send, status: int, code: str, message: str, hint: str, *more_headers: tuple[bytes, bytes]
+) -> None:
     body = orjson.dumps({"error": {"code": code, "message": message, "hint": hint}})
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *more_headers]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
