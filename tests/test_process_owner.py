@@ -311,7 +311,8 @@ def test_forgetting_old_facts_keeps_what_rows_get_now() -> None:
     known.add(fact("a", 0, 10, 2))
     known.add(fact("b", 10, None))
     before = known.at(SUBJECT, 15)
-    known.forget(12)
+    known.start_over(12)
+    known.count_old(SUBJECT, 2)
     after = known.at(SUBJECT, 15)
     assert (after.attribution, after.version) == (before.attribution, before.version)
     assert known.at(SUBJECT, 5).attribution == NOBODY

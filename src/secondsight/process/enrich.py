@@ -102,14 +102,15 @@ class Allocations:
         self._old_versions[subject] = self._old_versions.get(subject, 0) + versions
         self._spans.pop(subject, None)
 
-    def forget(self, before_ms: int) -> None:
-        """Keep no more than the versions of facts that ended before an instant."""
+    def start_over(self, before_ms: int) -> None:
+        """Forget facts that ended before an instant and all sums of versions, for both are read anew."""
         for subject, facts in list(self._facts.items()):
-            old = [key for key, fact in facts.items() if fact.stop_ms < before_ms]
-            for key in old:
-                self.count_old(subject, facts.pop(key).version)
+            for key in [key for key, fact in facts.items() if fact.stop_ms < before_ms]:
+                del facts[key]
             if not facts:
                 del self._facts[subject]
+        self._old_versions.clear()
+        self._spans.clear()
 
     def _own(self, subject: Subject, time_ms: int) -> Span:
         spans = self.spans(subject)

@@ -4,8 +4,10 @@ from typing import Any
 
 from secondsight.contracts import Store
 from secondsight.process.enrich import Fact, Subject
-from secondsight.process.groups import LEFT_MS
+from secondsight.process.groups import GroupKey
 
+LEFT_MS = 8 * 86_400_000
+"""What no fact names any more is forgotten so long after the last one ended."""
 OVERLAP_MS = 60_000
 """How far a look goes back behind the one before: an insert is seen some time after it was stamped."""
 
@@ -13,6 +15,10 @@ _FACT = (
     "SELECT tenant_id, cluster_id, host_id, entity, part, job_id, workload_id, owner_team, model_id, "
     "toUnixTimestamp64Milli(start_time) AS start, if(isNull(end_time), NULL, "
     "toUnixTimestamp64Milli(assumeNotNull(end_time))) AS end, version FROM allocations FINAL "
+)
+_OLD = (
+    "isNotNull(end_time) AND end_time < fromUnixTimestamp64Milli({since:Int64}, 'UTC') "
+    "AND landed_at < fromUnixTimestamp64Milli({since:Int64}, 'UTC')"
 )
 
 
@@ -45,24 +51,24 @@ class FactFeed:
 
 
 def facts_since(store: Store, since_ms: int) -> list[Fact]:
-    """Return the facts that had not ended by an instant.
+    """Return the facts that had not ended by an instant, or were landed since: those may be told again.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    condition = "WHERE isNull(end_time) OR end_time >= fromUnixTimestamp64Milli({since:Int64})"
-    return [fact_of_row(row) for row in store.query(_FACT + condition, {"since": since_ms}).to_pylist()]
+    rows = store.query(f"{_FACT} WHERE NOT ({_OLD})", {"since": since_ms}).to_pylist()
+    return [fact_of_row(row) for row in rows]
 
 
 def versions_before(store: Store, since_ms: int) -> list[tuple[Subject, int]]:
-    """Return (subject, sum of versions) of the facts that had ended by an instant.
+    """Return (subject, sum of versions) of the facts that `facts_since` leaves out.
 
     Raises:
         Retryable: The store is busy or away.
     """
     rows = store.query(
-        "SELECT tenant_id, cluster_id, entity, part, toUInt64(sum(version)) AS versions "
-        "FROM allocations FINAL WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) GROUP BY ALL",
+        "SELECT tenant_id, cluster_id, entity, part, toUInt64(sum(version)) AS versions "  # noqa: S608 - a condition of this module
+        f"FROM allocations FINAL WHERE {_OLD} GROUP BY ALL",
         {"since": since_ms},
     )
     return [
@@ -70,23 +76,38 @@ def versions_before(store: Store, since_ms: int) -> list[tuple[Subject, int]]:
     ]
 
 
-def job_versions_before(store: Store, since_ms: int) -> list[tuple[tuple[str, str], str, int, int]]:
-    """Return ((tenant, cluster), job, sum of versions, last end) of jobs of which facts had ended by an instant.
+def job_versions_before(store: Store, since_ms: int) -> list[tuple[GroupKey, int]]:
+    """Return (group, sum of versions) of the same by job.
 
-    Jobs that ended long before it are left out: there are ever more of them.
+    Jobs that ended long before are left out: there are ever more of them.
 
     Raises:
         Retryable: The store is busy or away.
     """
+    return _group_versions_before(store, since_ms, "job_id", "''", named="job_id")
+
+
+def engine_versions_before(store: Store, since_ms: int) -> list[tuple[GroupKey, int]]:
+    """Return the same by host and model.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    return _group_versions_before(store, since_ms, "toString(host_id)", "toString(model_id)", named="model_id")
+
+
+def _group_versions_before(store: Store, since_ms: int, *names: str, named: str) -> list[tuple[GroupKey, int]]:
+    """Return (group, sum of versions) of groups whose key has these two expressions."""
+    first, second = names
     rows = store.query(
-        "SELECT tenant_id, cluster_id, job_id, toUInt64(sum(version)) AS versions, "
-        "toUnixTimestamp64Milli(assumeNotNull(max(end_time))) AS left FROM allocations FINAL "
-        "WHERE end_time < fromUnixTimestamp64Milli({since:Int64}) AND job_id != '' "
-        "GROUP BY ALL HAVING left >= {from:Int64}",
+        f"SELECT tenant_id, cluster_id, {first} AS one, {second} AS other, toUInt64(sum(version)) AS versions "  # noqa: S608 - expressions of this module
+        "FROM allocations FINAL "
+        f"WHERE {_OLD} AND {named} != '' "
+        "GROUP BY ALL HAVING max(end_time) >= fromUnixTimestamp64Milli({from:Int64}, 'UTC')",
         {"since": since_ms, "from": since_ms - LEFT_MS},
     )
     return [
-        ((row["tenant_id"], row["cluster_id"]), row["job_id"], row["versions"], row["left"]) for row in rows.to_pylist()
+        ((row["tenant_id"], row["cluster_id"], row["one"], row["other"]), row["versions"]) for row in rows.to_pylist()
     ]
 
 

@@ -12,8 +12,6 @@ Change = tuple[int, int]
 FactKey = tuple[Subject, int, str]
 
 _VERSIONS = 0xFFFF_FFFF
-LEFT_MS = 8 * 86_400_000
-"""What no fact names any more is forgotten so long after the last one ended."""
 
 
 @dataclass(slots=True)
@@ -24,7 +22,6 @@ class Group:
         owners: How many of the facts name each owner.
         versions: Sum of the versions of all facts, old ones included.
         first_ms: Start of the first fact, unless `is_stale`.
-        left_ms: End of the last fact that is too old to be kept.
         spans: The whole of time; None until it is asked for.
     """
 
@@ -33,7 +30,6 @@ class Group:
     versions: int = 0
     first_ms: int = FOREVER_MS
     is_stale: bool = False
-    left_ms: int = 0
     spans: list[Span] | None = None
 
     def add(self, fact: Fact) -> None:
@@ -100,20 +96,17 @@ class Groups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def count_old(self, key: GroupKey, versions: int, left_ms: int) -> None:
-        """Take note of the sum of versions of facts that are too old to be kept one by one; the last ended then."""
-        group = self._groups.setdefault(key, Group())
-        group.versions += versions
-        group.left_ms = max(group.left_ms, left_ms)
+    def count_old(self, key: GroupKey, versions: int) -> None:
+        """Take note of the sum of versions of facts that are too old to be kept one by one."""
+        self._groups.setdefault(key, Group()).versions += versions
 
-    def forget(self, before_ms: int) -> None:
-        """Keep no more than the versions of facts that ended before an instant, and nothing of groups long without."""
+    def start_over(self, before_ms: int) -> None:
+        """Forget facts that ended before an instant and all sums of versions, for both are read anew."""
         for key, group in list(self._groups.items()):
             for fact in [fact for fact in group.facts.values() if fact.stop_ms < before_ms]:
                 group.drop(fact)
-                group.versions += fact.version
-                group.left_ms = max(group.left_ms, fact.stop_ms)
-            if not group.facts and group.left_ms < before_ms - LEFT_MS:
+            group.versions = sum(fact.version for fact in group.facts.values())
+            if not group.facts:
                 del self._groups[key]
 
     def _spans(self, group: Group) -> list[Span]:

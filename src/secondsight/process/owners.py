@@ -62,15 +62,18 @@ class Owners:
         """Take note of the sum of versions of a GPU's facts that ended too long ago to be kept one by one."""
         self.things.count_old(subject, versions)
 
-    def count_old_job(self, place: tuple[str, str], job_id: str, versions: int, left_ms: int) -> None:
-        """Take note of the same of a job's facts, of which the last ended then."""
-        self._jobs.count_old((*place, job_id, ""), versions, left_ms)
+    def count_old_job(self, job: GroupKey, versions: int) -> None:
+        """Take note of the same of a job's facts."""
+        self._jobs.count_old(job, versions)
 
-    def forget(self, before_ms: int) -> None:
-        """Keep no more than the versions of facts that ended before an instant."""
-        self.things.forget(before_ms)
-        self._jobs.forget(before_ms)
-        self._engines.forget(before_ms)
+    def count_old_engine(self, engine: GroupKey, versions: int) -> None:
+        """Take note of the same of the facts of a model on a host."""
+        self._engines.count_old(engine, versions)
+
+    def start_over(self, before_ms: int) -> None:
+        """Forget facts that ended before an instant and all sums of versions, for both are read anew."""
+        for each in (self.things, self._jobs, self._engines):
+            each.start_over(before_ms)
 
     def _of_job(self, kind: EntityKind, subject: Subject, time_ms: int) -> Span:
         """Return the owner of a run or a job: the longest beginning of its name that is a known job's id."""

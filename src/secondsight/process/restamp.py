@@ -14,7 +14,7 @@ from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.load import collectors_of
 from secondsight.process.occurrences import restamp_events
 from secondsight.process.owners import JOB_LEAD_MS, Root, roots_of
-from secondsight.process.world import FACTS_KEPT_MS, HORIZON_MS, World
+from secondsight.process.world import HORIZON_MS, World
 
 FUTURE_MS = 300_000
 FORGET_EVERY_MS = 3_600_000
@@ -64,8 +64,8 @@ class Restamper:
         self._mark_all_stored()
         now_ms = self._world.clock.now_ms()
         if now_ms - self._forgot_ms >= FORGET_EVERY_MS:
+            self._world.restore_allocations()
             self._forgot_ms = now_ms
-            self._world.owners.forget(now_ms - FACTS_KEPT_MS)
 
     def learn(self) -> None:
         """Take in facts that other processors landed; rows that are read here and that they change are stamped again.

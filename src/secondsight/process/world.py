@@ -13,7 +13,7 @@ from secondsight.model import EntityKind
 from secondsight.process.batches import Backlog
 from secondsight.process.enrich import Attribution, Subject
 from secondsight.process.entities import EntityBook
-from secondsight.process.facts import facts_since, job_versions_before, versions_before
+from secondsight.process.facts import engine_versions_before, facts_since, job_versions_before, versions_before
 from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.land import history_row
 from secondsight.process.ledger import Ledger
@@ -207,6 +207,11 @@ class World:
         """Return the log time that a partition has been read up to."""
         return self.frontiers.get(partition, 0)
 
+    def is_replaying(self) -> bool:
+        """Tell whether there is more in the log that was there before this processor started; for any thread."""
+        frontiers = dict(self.frontiers)
+        return not frontiers or min(frontiers.values()) < self.started_ms
+
     def forget(self, partitions: set[int]) -> None:
         """Drop what is open of partitions that another processor reads now; it reads them from the committed offset."""
         self.assignments += 1
@@ -236,7 +241,7 @@ class World:
         self.write_entities()
         self.started_ms = max(self.started_ms, self.clock.now_ms() + CLOCKS_MS)
         self.restore_progress()
-        self._restore_allocations()
+        self.restore_allocations()
         self.entities.start_over(self._open_stays())
         alive_ms = [each.version for each in self._restored.values() if each.partition in partitions]
         return max(alive_ms, default=self.clock.now_ms())
@@ -283,7 +288,7 @@ class World:
 
     def _restore(self) -> None:
         self.restore_progress()
-        self._restore_allocations()
+        self.restore_allocations()
         self._restore_entities()
 
     def restore_progress(self) -> None:
@@ -309,14 +314,23 @@ class World:
                 row["partition"],
             )
 
-    def _restore_allocations(self) -> None:
+    def restore_allocations(self) -> None:
+        """Read whose what is; done again to let go of allocations that ended long ago, but for their versions.
+
+        Raises:
+            Retryable: The store is busy or away; do it again.
+        """
+        self.writer.flush_landing("allocations")
         since_ms = self.clock.now_ms() - FACTS_KEPT_MS
+        self.owners.start_over(since_ms)
         for fact in facts_since(self.store, since_ms):
             self.owners.add(fact)
         for subject, versions in versions_before(self.store, since_ms):
             self.owners.count_old(subject, versions)
         for job in job_versions_before(self.store, since_ms):
             self.owners.count_old_job(*job)
+        for engine in engine_versions_before(self.store, since_ms):
+            self.owners.count_old_engine(*engine)
 
     def _restore_entities(self) -> None:
         self.entities.restore(self._open_stays())
