@@ -7,15 +7,20 @@ from contextlib import suppress
 import pytest
 
 from process_rig import CATALOG, T0, MemoryLog, allocation, envelope_bytes, frame_bytes
-from secondsight.clock import ManualClock
+from secondsight.clock import ManualClock, SystemClock
 from secondsight.contracts import Polled
 from secondsight.errors import Retryable
+from secondsight.model import EntityKind
 from secondsight.process.run import Processor
+from secondsight.process.world import World
+from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
+from secondsight.wire.content import Event
 
 POWER, ENERGY, REASONS = "gpu_power_watts", "gpu_energy_joules_total", "gpu_clock_event_reasons"
 PARTITIONS = 3
+HOUR_MS = 3_600_000
 VOLATILE = {"version", "tenant_id", "ingest_time"}
 _tenants = itertools.count()
 
@@ -113,7 +118,8 @@ class Shared:
             {name: row[name] for name in ("host_id", "entity", "from_time", "to_time")}
             for row in self.table("entities", "isNull(to_time)")
         ]
-        return [self.table("gpu_1s"), self.table("gpu_30s", "samples > 0"), self.table("events"), stays]
+        named = ("gpu_1s", "1"), ("gpu_30s", "samples > 0"), ("events", "1"), ("ledger", "1")
+        return [*(self.table(*each) for each in named), stays]
 
 
 def host_bodies(host, seed):
@@ -270,6 +276,57 @@ def test_a_spare_that_gets_its_first_partition_late_goes_on_where_the_other_was(
     after = rig.tables()
     assert len(after[0]) == len(before[0])
     assert [row["samples"] for row in after[1]] == [row["samples"] for row in before[1]]
+
+
+def send_old_facts(rig):
+    """Tell of two allocations that are over, one of them for longer than facts are kept."""
+    told, now_ms = {"workload_id": "", "owner_team": "t", "model_id": "m"}, rig.clock.now_ms()
+    old = [
+        Event("job_gpu_allocation", "GPU-o", "", now_ms - start, 0, now_ms - end, 7, {**told, "job_id": job})
+        for start, end, job in ((60 * HOUR_MS, 59 * HOUR_MS, "x"), (50 * HOUR_MS, 47 * HOUR_MS, "y"))
+    ]
+    rig.send(0, frame_bytes({}, [now_ms], events=old, sequence=1, collector="h0", host="h0", names=[POWER]))
+    rig.settle()
+
+
+def versions(world, tenant):
+    """Return what the versions of rows grow by: of a GPU, an engine, and two jobs."""
+    owners, place = world.owners, (tenant, "k1")
+    looked = [(EntityKind.GPU, (*place, "GPU-o", "")), (EntityKind.INFERENCE, (*place, "h0:8000/m", ""))]
+    looked += [(EntityKind.TRAINING, (*place, job, "")) for job in "xy"]
+    return [owners.at(kind, "h0", subject, world.clock.now_ms()).version for kind, subject in looked]
+
+
+def test_what_is_over_counts_once_however_often_partitions_come(store):
+    rig = Shared(store, 2)
+    rig.clock.step_wall((SystemClock().now_ms() - rig.clock.now_ms()) / 1000)
+    rig.move(0, rig.members[0])
+    rig.move(1, rig.members[1])
+    send_old_facts(rig)
+    assert versions(rig.members[0].processor.world, rig.tenant) == [14, 14, 7, 7]
+    for hours in (0, 3):
+        rig.clock.move(hours * 3600)
+        rig.move(0, rig.members[1])
+        rig.settle()
+        rig.move(0, rig.members[0])
+        rig.settle()
+        found = [versions(member.processor.world, rig.tenant) for member in (*rig.members, rig.make())]
+        assert found == [[14, 14, 7, 7]] * 3
+
+
+def test_what_was_landed_long_ago_counts_once_however_often_it_is_read(store):
+    rig = Shared(store, 1)
+    rig.clock.step_wall((SystemClock().now_ms() - rig.clock.now_ms()) / 1000)
+    rig.move(0, rig.members[0])
+    send_old_facts(rig)
+    rig.clock.move(3 * 86_400)
+    world = World(store, CATALOG, rig.clock, SelfMetrics())
+    for _ in range(2):
+        assert versions(world, rig.tenant) == [14, 14, 7, 7]
+        world.take_over({0})
+    rig.clock.move(115 * 3600)
+    world.restore_allocations()
+    assert versions(world, rig.tenant) == [14, 14, 0, 7]
 
 
 class LostAnswers:

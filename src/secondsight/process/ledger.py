@@ -223,12 +223,19 @@ class Ledger:
             for told in self._later.pop(key, ()):
                 self._account(key, told.spool_id).take(told)
 
-    def close(self, key: SpanKey, stored: Counts | None) -> None:
-        """Write off a span; `stored` is what it holds now, None where that did not change."""
+    def close(self, key: SpanKey, stored: Counts | None, *, is_told: bool = True) -> None:
+        """Write off a span.
+
+        Args:
+            key: Which.
+            stored: What it holds now, None where that did not change.
+            is_told: All that was told of it has come here; records that are read again may still tell what is stored.
+        """
         accounts = self._open.pop(key, {})
         if stored is not None:
             self._wait(self._row(key, 0, (STORED, ""), stored, stored[0] << 32 | stored[1]))
-            self._explain(key, accounts, stored)
+            if is_told:
+                self._explain(key, accounts, stored)
         for spool_id, account in accounts.items():
             if account.is_new:
                 self._wait_account(key, spool_id, account)

@@ -161,7 +161,8 @@ class Settler:
             world.changed_ms.add(start_ms)
         held = stored_counts(window, counted)
         for number in collectors:
-            world.ledger.close((state.kind, start_ms, number), held.get(number))
+            is_told = not spans[number].reopened or world.log_ms(world.progress[number].partition) > world.started_ms
+            world.ledger.close((state.kind, start_ms, number), held.get(number), is_told=is_told)
         self._leave(state, window, spans, counted)
 
     def _load_forced(self, batch: Sequence[SpanKey]) -> None:
