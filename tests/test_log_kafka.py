@@ -1,5 +1,6 @@
 """The Kafka log keeps what every log promises, against a real broker that is killed and started again."""
 
+import dataclasses
 import itertools
 import threading
 from collections.abc import Iterator
@@ -218,6 +219,17 @@ def test_a_reader_that_does_not_wait_gives_all_that_is_there(log):
     assert sorted(map(int, got)) == list(range(500))
     log.writer().append([(b"k", b"more")])
     assert values(reader.poll(500, 0.0).records) == [b"more"]
+
+
+def test_one_record_is_given_as_soon_as_it_is_there(log):
+    log.writer().append([(b"k", b"one")])
+    reader = KafkaReader(dataclasses.replace(log.config, open_seconds=3600.0), TOPIC)
+    consumer = log.consumer("g")
+    log.closing.append(reader)
+    assert values(reader.poll(1 << 20, 0.0).records) == [b"one"]
+    while not (records := consumer.poll(1 << 20, 3600.0).records):
+        pass
+    assert values(records) == [b"one"]
 
 
 def test_a_reader_from_the_end_sees_what_is_appended_from_then_on(log):

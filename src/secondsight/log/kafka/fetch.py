@@ -55,12 +55,10 @@ class Fetched:
     def _next(self, consumer: kafka.Consumer, wait_seconds: float) -> kafka.Message | None:
         """Return the next record, or None where none came in time."""
         if not self._waiting:
-            self._gone = set()
             try:
-                fetched = consumer.consume(MESSAGES_AT_ONCE, wait_seconds)
+                self._fetch(consumer, wait_seconds)
             except kafka.KafkaException as error:
                 raise self._failure(error_of(error)) from error
-            self._waiting.extend(message for message in fetched if message.partition() not in self._gone)
         while self._waiting:
             message = self._waiting.popleft()
             failure = message.error()
@@ -69,6 +67,15 @@ class Fetched:
             if failure.code() != kafka.KafkaError._PARTITION_EOF:
                 raise self._failure(failure)
         return None
+
+    def _fetch(self, consumer: kafka.Consumer, wait_seconds: float) -> None:
+        """Wait for one record, then take what else is there: `consume` would wait until it has as many as it may."""
+        self._gone = set()
+        first = consumer.poll(wait_seconds) if wait_seconds else None
+        if first is not None and first.partition() not in self._gone:
+            self._waiting.append(first)
+        fetched = consumer.consume(MESSAGES_AT_ONCE, 0.0)
+        self._waiting.extend(message for message in fetched if message.partition() not in self._gone)
 
     def _failure(self, error: kafka.KafkaError) -> Retryable | Permanent:
         return self._trouble.failure(f"topic {self._topic} cannot be read", error)
