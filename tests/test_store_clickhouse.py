@@ -11,12 +11,14 @@ import pytest
 
 from clickhouse_server import BrokenAnswers, Server, front
 from secondsight.catalog.load import load_catalog
+from secondsight.clock import SystemClock
 from secondsight.errors import Permanent, Rejected, Retryable
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clickhouse.store import ClickHouseStore
 from secondsight.store.clickhouse.text import PARAMETER_BYTES
-from secondsight.store.failures import QueryLimited, StoreBusy
+from secondsight.store.failures import QueryLimited, StatementFailed, StoreBusy
 from secondsight.store.migrate import migrate
+from secondsight.store.reach import reach_store
 from store_contract import ENDLESS, StoreContract, rows
 from tls_fixture import needs_openssl
 
@@ -47,6 +49,21 @@ def test_a_reader_refuses_to_write_and_makes_nothing(clickhouse: Server) -> None
     with pytest.raises(StoreBusy, match="a processor makes it"):
         reader.query("SELECT 1")
     reader.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_who_reaches_a_server_waits_for_its_tables(clickhouse: Server, read_only: bool) -> None:
+    config = ClickHouseConfig(clickhouse.url, database=f"reached_{read_only}")
+    reached = reach_store("", config, SystemClock(), read_only=read_only)
+    with pytest.raises(Retryable, match="a processor makes them"):
+        reached.query("SELECT * FROM gpu_1s")
+    made = ClickHouseStore(config)
+    migrate(made, load_catalog(), config.database, made.deployment)
+    assert reached.query("SELECT count() AS n FROM gpu_1s").to_pylist() == [{"n": 0}]
+    with pytest.raises(StatementFailed):
+        reached.query("SELECT nothing FROM gpu_1s")
+    made.close()
+    reached.close()
 
 
 def test_a_closed_store_says_so(clickhouse: Server) -> None:
