@@ -14,6 +14,7 @@ from secondsight.process.cells import Window
 from secondsight.process.columns import layout_of, plan_schema
 from secondsight.process.counters import Pairs, increase_of
 from secondsight.process.enrich import FOREVER_MS, NOBODY, Allocations, Fact
+from secondsight.process.memory import memory_bytes
 from secondsight.process.percentile import weighted_p95
 from secondsight.process.pieces import Block, Origin, Piece
 from secondsight.process.spans import Span, is_due
@@ -252,3 +253,18 @@ def test_counter_cases_in_windows_of_any_size(case, cut):
         total, known = total + int(increase[0]), known or present is None or bool(present[0])
         resets += sum(int(numbers.sum()) for numbers in rollup.resets.numbers)
     assert ((total if known else None), resets) == (case["increase"], case["resets"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "limit"),
+    [
+        ("memory.max", "1048576\n", 1 << 20),
+        ("memory/memory.limit_in_bytes", "2097152\n", 2 << 20),
+        ("memory.max", "max\n", None),
+        ("memory.else", "5\n", None),
+    ],
+)
+def test_memory_is_what_the_control_group_leaves(tmp_path, name, text, limit):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert memory_bytes(tmp_path) == (limit or memory_bytes(tmp_path / "nowhere"))

@@ -25,7 +25,8 @@ class ServeConfig:
         rollup_rows: Rollup rows that are written at once.
         rollup_seconds: Longest time that a closed window waits for being written.
         letter_days: Age beyond which dead letters are deleted, whole months at a time.
-        window_mib: Memory of open windows; beyond it the oldest are written as they stand.
+        window_mib: Memory of open windows; beyond it the oldest are written as they stand, and read back when more of
+            them comes. 0 for a third of the memory that there is.
         metrics_listen: Where `/metrics` and `/healthz` are answered, HOST:PORT; port 0 is any free one, noted in
             `run/*.metrics` of the data folder. Empty for none.
     """
@@ -37,10 +38,10 @@ class ServeConfig:
     log_hours: float = 48.0
     log_mib: int = 32_768
     catalogue: tuple[Path, ...] = ()
-    raw_rows: int = 40_000
+    raw_rows: int = 100_000
     raw_seconds: float = 1.0
     rollup_rows: int = 10_000
     rollup_seconds: float = 5.0
-    window_mib: int = 3072
+    window_mib: int = 0
     letter_days: float = 90.0
     metrics_listen: str = "127.0.0.1:0"

@@ -13,6 +13,7 @@ from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
 from secondsight.process.exposition import SUFFIX, MetricsServer
 from secondsight.process.lag import shown
+from secondsight.process.memory import memory_bytes
 from secondsight.process.opening import Log, measure_of, open_log, open_store, until_there
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.schema import tables
@@ -45,7 +46,7 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         raw_seconds=config.raw_seconds,
         rollup_rows=config.rollup_rows,
         rollup_seconds=config.rollup_seconds,
-        window_bytes=config.window_mib * MIB,
+        window_bytes=config.window_mib * MIB or memory_bytes() // 3,
     )
     catalog = load_catalog(config.catalogue)
     processor = until_there(
