@@ -327,6 +327,18 @@ def test_of_two_members_of_one_name_the_older_is_told(server: Broker) -> None:
     log.close()
 
 
+def test_who_is_not_in_the_group_yet_commits_nothing(server: Broker) -> None:
+    log = KafkaLog(server.address, instance="one")
+    consumer = log.consumer("g")
+    consumer.poll(1, 0.0)
+    with pytest.raises(Retryable, match="not let this member in"):
+        consumer.commit({0: 1})
+    while not consumer.poll(1, 0.2).assigned:
+        pass
+    consumer.commit({0: 1})
+    log.close()
+
+
 def test_threads_append_while_the_group_reads(log):
     writer, done = log.writer(), threading.Event()
 

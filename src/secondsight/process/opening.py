@@ -139,8 +139,11 @@ def _kafka_log(kafka: KafkaConfig, stop: threading.Event) -> Log | None:
     from secondsight.log.kafka.reader import KafkaReader
 
     ingest, definitions = ingest_topic(), definitions_topic()
+    said: list[str] = []
     while missing := until_there(lambda: missing_topics(kafka, (ingest, definitions)), stop):
-        logger.info("waiting for a gateway to make the topics %s", ", ".join(missing))
+        if missing != said:
+            logger.info("waiting for a gateway to make the topics %s", ", ".join(missing))
+            said = missing
         stop.wait(AGAIN_SECONDS)
     if stop.is_set():
         return None

@@ -73,6 +73,8 @@ class KafkaConsumer:
             return
         if self._consumer is None:
             raise Retryable(f"group {self._group} has no member here")
+        if not self._consumer.memberid():  # brokers would take it for another process of the same instance
+            raise Retryable(f"group {self._group} has not let this member in yet, or not again")
         wanted = [kafka.TopicPartition(self._name, number, offset) for number, offset in news.items()]
         try:
             answers = self._consumer.commit(offsets=wanted, asynchronous=False) or ()
