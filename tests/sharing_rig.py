@@ -21,7 +21,7 @@ from secondsight.clock import SystemClock
 from up_rig import request, wait_until
 
 PARTITIONS = 6
-SESSION_SECONDS = 8
+SESSION_SECONDS = 6
 SETTINGS = """
 [gateway]
 data = "{data}"
