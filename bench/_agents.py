@@ -12,6 +12,7 @@ import json
 import os
 import select
 import socket
+import sys
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -242,18 +243,19 @@ class Swarm:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Introduce, then send until the window ends; say when it begins and what it held."""
+    """Introduce, wait for a line, then send until the window ends; say when it begins and what it held."""
     seconds = given.warm_up + given.seconds
     batches = int(seconds / _fleet.TICKS * (given.haste if given.flat_out else 1.0)) + 3
     kinds = _fleet.HUNDRED.kinds if given.gpu_only else None
     fleet = _fleet.prepare(batches, _fleet.Data(hundred=True, kinds=kinds, split=given.split))
     swarm = Swarm(fleet, (given.host, given.port), os.environ["BENCH_TOKEN"], given.hosts)
-    introduced = swarm.introduce(given.hosts, given.introduce_per_second)
+    _say({"introduced_values": swarm.introduce(given.hosts, given.introduce_per_second)})
+    sys.stdin.readline()
     begin = time.time() + 0.5
     window = (begin + given.warm_up, begin + seconds)
     if not given.flat_out:  # the first batch is complete when its ticks have passed
         window = (window[0] + _fleet.TICKS, window[1] + _fleet.TICKS)
-    _say({"sent_from": begin, "begin": window[0], "end": window[1], "introduced_values": introduced})
+    _say({"sent_from": begin, "begin": window[0], "end": window[1]})
     used = _CLOCK()
     if given.flat_out:
         swarm.flat_out(begin - batches * _fleet.TICKS + seconds, window[1], batches, given.in_flight)

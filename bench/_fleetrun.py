@@ -53,8 +53,13 @@ def run(load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the figures of one load."""
     with _platform.started(environment=environment) as running, _agents(load, running) as sender:
         assert sender.stdout is not None
-        begun = _told(sender.stdout)
+        assert sender.stdin is not None
         store = FlightStore(running.data / "run" / "store.address")
+        introduced = round(_told(sender.stdout)["introduced_values"])
+        _settle(store, introduced)
+        sender.stdin.write("begin\n")
+        sender.stdin.flush()
+        begun = _told(sender.stdout)
         watch = _fleetwatch.Watch(running, load.hosts, begun["sent_from"])
         watch.start()
         _sleep_until(begun["begin"])
@@ -63,7 +68,7 @@ def run(load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
         _sleep_until(begun["end"])
         last = _moment(running, store)
         sent = _told(sender.stdout)
-        values = round(begun["introduced_values"] + sent["values"])
+        values = round(introduced + sent["values"])
         settled_at = _settle(store, values)
         watch.stop()
         stored = stored_values(store)
@@ -98,6 +103,7 @@ def _agents(load: Load, running: _platform.Running) -> "subprocess.Popen[str]":
     token = (running.data / "tokens" / "collector").read_text().strip()
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("_agents.py")), *words],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "BENCH_TOKEN": token},
         text=True,

@@ -3,7 +3,7 @@
 Frames are prepared ahead and re-stamped while `_agents.py`, a process of its own, sends them: one kept-alive connection
 a host, 5 s of samples a request, each host at a phase of its own. Gateway, embedded log, processor, store with raw rows
 and 30 s rollups run at their defaults; one dashboard question a second is asked of the api beside it. Every figure is
-of a window that begins after all hosts are known and BENCH_WARM_UP seconds have passed.
+of a window that begins after the first rows of all hosts are stored and BENCH_WARM_UP seconds have passed.
 
 BENCH_MODE: `all` (sustained, growth, ceiling), or one of `sustained`, `growth`, `ceiling`. BENCH_SECONDS: the window
 (300). BENCH_HOSTS: of the sustained run (10,000). BENCH_SPLIT=1: frames divided by the priority of their metrics, and
