@@ -40,7 +40,7 @@ class ServeConfig:
     catalogue: tuple[Path, ...] = ()
     raw_rows: int = 100_000
     raw_seconds: float = 1.0
-    rollup_rows: int = 10_000
+    rollup_rows: int = 40_000
     rollup_seconds: float = 5.0
     window_mib: int = 0
     letter_days: float = 90.0
