@@ -34,6 +34,7 @@ class Server:
 
     folder: Path
     port: int
+    settings: str = SETTINGS
     process: "subprocess.Popen[bytes] | None" = field(default=None)
 
     @property
@@ -42,7 +43,7 @@ class Server:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        (self.folder / "clickhouse-local.xml").write_text(SETTINGS.format(port=self.port))
+        (self.folder / "clickhouse-local.xml").write_text(self.settings.format(port=self.port))
         with (self.folder / "server.log").open("ab") as out:
             words = [sys.executable, "-c", SERVE, str(self.folder / "data")]
             self.process = subprocess.Popen(words, cwd=self.folder, stdout=out, stderr=out)
@@ -78,11 +79,11 @@ class Server:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[Server]:
+def server(folder: Path, settings: str = SETTINGS) -> Iterator[Server]:
     """Run a server for a block."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
-        running = Server(folder, found.getsockname()[1])
+        running = Server(folder, found.getsockname()[1], settings)
     running.start()
     try:
         yield running

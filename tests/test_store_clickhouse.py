@@ -1,5 +1,7 @@
 """The store over a real ClickHouse server does what every store does."""
 
+import dataclasses
+import re
 import subprocess
 import sys
 import threading
@@ -9,10 +11,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from clickhouse_server import BrokenAnswers, Server, front
+from clickhouse_server import BrokenAnswers, Server, front, server
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import SystemClock
 from secondsight.errors import Permanent, Rejected, Retryable
+from secondsight.process.deadletter import drop_letters
+from secondsight.rollup.watch import newest_blocks
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clickhouse.store import ClickHouseStore
 from secondsight.store.clickhouse.text import PARAMETER_BYTES
@@ -51,10 +55,9 @@ def test_a_reader_refuses_to_write_and_makes_nothing(clickhouse: Server) -> None
     reader.close()
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_who_reaches_a_server_waits_for_its_tables(clickhouse: Server, read_only: bool) -> None:
-    config = ClickHouseConfig(clickhouse.url, database=f"reached_{read_only}")
-    reached = reach_store("", config, SystemClock(), read_only=read_only)
+def test_who_reaches_a_server_waits_for_its_tables(clickhouse: Server) -> None:
+    config = ClickHouseConfig(clickhouse.url, database="reached")
+    reached = reach_store("", config, SystemClock())
     with pytest.raises(Retryable, match="a processor makes them"):
         reached.query("SELECT * FROM gpu_1s")
     made = ClickHouseStore(config)
@@ -134,6 +137,47 @@ def test_a_store_outlives_its_server(tmp_path: Path, clickhouse: Server) -> None
     with pytest.raises(StoreBusy, match=r"http://127\.0\.0\.1:1 cannot be reached: "):
         away.query("SELECT 1")
     away.close()
+
+
+NUMBERS = "(SELECT arrayJoin(range(500000)) AS {name}) AS of_{name}"
+LONG = f"SELECT count() FROM {NUMBERS.format(name='a')}, {NUMBERS.format(name='b')} WHERE NOT ignore(sipHash64(a, b))"
+USER = (
+    "<{name}><password>pw</password><networks><ip>::/0</ip></networks><profile>{name}</profile><quota>default</quota>"
+    "<grants>{grants}</grants></{name}>"
+)
+ADMITTING = (
+    "<clickhouse><http_port>{{port}}</http_port><listen_host>127.0.0.1</listen_host><users><default><password></password>"
+    "<networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default>{users}</users>"
+    "<profiles><default/><secondsight/><secondsight_reader><readonly>2</readonly></secondsight_reader></profiles>"
+    "<quotas><default/></quotas><user_directories><users_xml><path>clickhouse-local.xml</path></users_xml>"
+    "</user_directories></clickhouse>"
+)
+
+
+def test_the_grants_that_the_guide_names_are_enough(tmp_path: Path) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "guides" / "scaling-out.md").read_text()
+    named = re.findall(r"^(GRANT .*) TO (\w+);$", guide, re.MULTILINE)
+    users = ""
+    for name in ("secondsight", "secondsight_reader"):
+        grants = "".join(f"<query>{grant}</query>" for grant, user in named if user == name)
+        users += USER.format(name=name, grants=grants)
+    (tmp_path / "password").write_text("pw")
+    with server(tmp_path, ADMITTING.format(users=users)) as running:
+        config = ClickHouseConfig(running.url, user="secondsight", password_file=tmp_path / "password")
+        writer = ClickHouseStore(config)
+        migrate(writer, load_catalog(), config.database, writer.deployment)
+        assert set(newest_blocks(writer)) == {"schema_version"}
+        drop_letters(writer, 1)
+        reads = dataclasses.replace(config, user="secondsight_reader")
+        reader = reach_store("", reads, SystemClock(), read_only=True)
+        assert reader.query("SELECT count() AS n FROM gpu_1s").to_pylist() == [{"n": 0}]
+        for user in (config, reads):
+            impatient = ClickHouseStore(user, read_only=True, deadline_seconds=0.1)
+            with pytest.raises(QueryLimited):
+                impatient.query(LONG)
+            impatient.close()
+        writer.close()
+        reader.close()
 
 
 @needs_openssl

@@ -71,4 +71,4 @@ class Watchdog:
         try:
             self._kill(marker)
         except SecondsightError as error:
-            _log.warning("kill failed", extra={"marker": marker, "error": str(error)})
+            _log.warning("a statement past its deadline may go on in the store, it could not be killed: %s", error)
