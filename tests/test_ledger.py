@@ -4,6 +4,7 @@ import itertools
 import json
 import logging
 import random
+import threading
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -306,6 +307,9 @@ def test_a_row_that_is_gone_is_an_incident_when_it_is_missed_twice(store, caplog
         "SETTINGS mutations_sync = 1"
     )
     assert checker.check() == []
+    ending = threading.Event()
+    ending.set()
+    assert checker.check(ending) == []
     with caplog.at_level(logging.ERROR):
         (found,) = checker.check()
     assert (found.ledger, found.tables) == ((5, 5), (4, 4))

@@ -117,13 +117,15 @@ class Checker:
         """Check until `stop` is set; a store that is away is waited out."""
         while not stop.wait(CHECK_SECONDS):
             try:
-                self.check()
+                self.check(stop)
                 self._expire()
             except SecondsightError as error:
                 logger.warning("the ledger was not compared with the tables, it is tried again: %s", error)
 
-    def check(self) -> list[Difference]:
+    def check(self, stop: threading.Event | None = None) -> list[Difference]:
         """Compare the newest settled windows, and report what differs for the second time; return what was reported.
+
+        Nothing is reported once `stop` is set: a processor that ends does not wait for all windows.
 
         Raises:
             SecondsightError: The store is busy or away.
@@ -140,7 +142,11 @@ class Checker:
         beside = sorted({one.place.window_ms for one in self._suspects} | self._changed_ms)[:AGAIN_MAXIMUM]
         spans = [(start, start + WINDOW_MS) for start in beside if self._begun_ms <= start < from_ms]
         spans += [(from_ms, to_ms)] if from_ms < to_ms else []
-        found = {one for span in spans for one in differences(self._store, *span) if watched.settles(one.place)}
+        found: set[Difference] = set()
+        for span in spans:
+            if stop is not None and stop.is_set():
+                return []
+            found |= {one for one in differences(self._store, *span) if watched.settles(one.place)}
         self._changed_ms -= set(beside)
         is_long = self._clock.monotonic_seconds() - began_seconds > LONG_SECONDS
         self._upto_ms = max(to_ms, self._upto_ms or 0) if is_long else None
