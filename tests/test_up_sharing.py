@@ -106,7 +106,7 @@ def test_killing_and_adding_processors_loses_nothing_and_doubles_nothing(
     config = KafkaConfig(kafka.address, prefix="sharing.", replication=1)
     traffic = Traffic((time.time_ns() // 10**9 - 2 * TICKS * STEP) // 30 * 30_000)
     try:
-        for part in ("gateway", "one", "two"):
+        for part in ("one", "two", "gateway"):
             stages.start(part)
         wait_until(lambda: stages.held() == {"one": 3, "two": 3}, 240)
         _disturb(stages, traffic)
