@@ -142,22 +142,21 @@ def _disturb(stages: Stages, traffic: Traffic) -> None:
         time.sleep(0.05)
         match number:
             case 8:
-                stages.start("three")
-            case 20:
                 stages.kill("one")
-                stages.start("one")
-            case 32:
+            case 25:
+                wait_until(lambda: stages.held() == {"two": PARTITIONS}, 120)
+                stages.start("three")
+            case 35:
                 stages.server.kill()
                 stages.server.start()
-            case 40:
-                stages.kill("two")
-            case 48:
-                stages.pause("three")
+            case 45:
+                wait_until(lambda: stages.held() == {"two": 3, "three": 3}, 120)
+                stages.pause("two")
                 time.sleep(SESSION_SECONDS + 2)
-                stages.go_on("three")
-            case 56:
-                assert stages.stop("one") == 0
-    wait_until(lambda: stages.held() == {"three": PARTITIONS}, 120)
+                stages.go_on("two")
+            case 55:
+                assert stages.stop("three") == 0
+    wait_until(lambda: stages.held() == {"two": PARTITIONS}, 120)
 
 
 def _process_alone(config: KafkaConfig, store: ClickHouseStore) -> None:
