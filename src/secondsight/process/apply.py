@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from secondsight.process.batch import Batch
-from secondsight.process.batches import batches
+from secondsight.process.batches import batches, oldest
 from secondsight.process.cells import WINDOW_MS, Settled
 from secondsight.process.deadletter import Position
 from secondsight.process.kinds import KindState
 from secondsight.process.load import load_pieces
-from secondsight.process.pieces import Piece, Pile
+from secondsight.process.pieces import Piece, Pile, joined_runs
 from secondsight.process.spans import SpanKey
 from secondsight.process.world import HORIZON_MS, World
 from secondsight.store.schema import raw_table, rollup_table
 
 MAX_LATE = 256
-"""Windows that late pieces are taken into in one step, so that fresh ones do not wait for them."""
+"""Windows of a kind that late pieces are taken into in one step, so that fresh ones do not wait for them."""
 
 
 class Applier:
@@ -49,7 +49,9 @@ class Applier:
         if not world.late.items:
             return
         self._write_all()
-        for keys in list(batches(sorted(world.late.items, key=lambda key: key[1])[:MAX_LATE], world.collectors)):
+        for keys in batches(
+            oldest(world.late.items, MAX_LATE), world.collectors, lambda kind: world.kinds[kind].most_spans
+        ):
             if not goes_on():
                 return
             reopen(world, [key for key in keys if self._is_away(key)])
@@ -104,7 +106,7 @@ class Applier:
         if not reopened:
             self._count(window.apply([piece for piece, _ in items]))
         else:
-            for piece, _ in items:
+            for piece in joined_runs(piece for piece, _ in items):
                 done = window.apply([piece])
                 world.spans.get((state.kind, start_ms, piece.collector)).changed |= bool(done.appended or done.changed)
                 self._count(done)
@@ -175,6 +177,7 @@ def reopen(world: World, keys: Sequence[SpanKey]) -> None:
     for start_ms, piece in load_pieces(world.store, state, collectors, [start_ms for _, start_ms, _ in keys]):
         if (state.kind, start_ms, piece.collector) in wanted:
             pieces[start_ms].append(piece)
+    state.note_loaded(len(keys), sum(piece.rows for some in pieces.values() for piece in some))
     for start_ms, some in pieces.items():
         state.window(start_ms).apply(some)
     world.load_accounts(state.kind, keys)

@@ -1,7 +1,8 @@
-"""Gather spans that one query of the store can answer for: many windows of one collector, or many of one window."""
+"""Gather spans that one query of the store can answer for: neighbouring windows of many collectors."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 
 from secondsight.model import EntityKind
 from secondsight.process.deadletter import Position
@@ -10,10 +11,9 @@ from secondsight.process.pieces import Piece
 from secondsight.process.series import I32, Interner
 from secondsight.process.spans import SpanKey
 
-MAX_SPANS = 64
 MAX_RANGE_MS = 2 * 3_600_000
-FEW = 4
-"""A collector with fewer windows is asked for with others of the same window."""
+SPARE = 4
+"""A query finds rows of all pairs of its windows and collectors: of so many times the spans wanted at most."""
 
 
 class Backlog:
@@ -64,29 +64,53 @@ class Backlog:
         return first
 
 
-def batches(keys: Iterable[SpanKey], collectors: Interner[CollectorKey]) -> Iterator[list[SpanKey]]:
-    """Cut spans into batches of one kind and cluster: all pairs of their windows and collectors, in order of time."""
-    alone: dict[tuple[str, int], list[SpanKey]] = defaultdict(list)
-    together: dict[tuple[str, int, str, str], list[SpanKey]] = defaultdict(list)
-    for key in sorted(keys, key=lambda key: key[1]):
-        alone[key[0], key[2]].append(key)
-    for (_, collector), some in alone.items():
-        if len(some) >= FEW:
-            yield from _cut(some)
-            continue
-        tenant, _, cluster, _ = collectors.items[collector]
-        for key in some:
-            together[key[0], key[1], tenant, cluster].append(key)
-    for some in together.values():
-        yield from _cut(some)
-
-
-def _cut(keys: Sequence[SpanKey]) -> Iterator[list[SpanKey]]:
+def oldest(keys: Iterable[SpanKey], windows: int) -> list[SpanKey]:
+    """Return the spans of so many oldest windows, where those of each kind count, in order of time."""
     found: list[SpanKey] = []
-    for key in keys:
-        if found and (len(found) == MAX_SPANS or key[1] - found[0][1] > MAX_RANGE_MS):
+    for number, (_, some) in enumerate(groupby(sorted(keys, key=_window), key=_window)):
+        if number == windows:
+            break
+        found += some
+    return found
+
+
+def batches(
+    keys: Iterable[SpanKey], collectors: Interner[CollectorKey], most: Callable[[EntityKind], int]
+) -> list[list[SpanKey]]:
+    """Cut spans into batches of one kind and cluster, those with the oldest windows first.
+
+    Args:
+        keys: Which.
+        collectors: Who is who.
+        most: Spans of a kind that may be in memory at once for this.
+    """
+    together: dict[tuple[EntityKind, str, str], list[SpanKey]] = defaultdict(list)
+    for key in sorted(keys, key=_window):
+        tenant, _, cluster, _ = collectors.items[key[2]]
+        together[key[0], tenant, cluster].append(key)
+    found = [batch for (kind, _, _), some in together.items() for batch in _cut(some, most(kind))]
+    return sorted(found, key=lambda batch: batch[0][1])
+
+
+def _window(key: SpanKey) -> tuple[int, str]:
+    return key[1], key[0].value
+
+
+def _cut(keys: Iterable[SpanKey], most: int) -> Iterator[list[SpanKey]]:
+    found: list[SpanKey] = []
+    whose: set[int] = set()
+    windows = 0
+    for start_ms, group in groupby(keys, key=lambda key: key[1]):
+        some = list(group)
+        more = whose | {key[2] for key in some}
+        spans = len(found) + len(some)
+        is_wide = found and start_ms - found[0][1] > MAX_RANGE_MS
+        if found and (is_wide or spans > most or len(more) * (windows + 1) > SPARE * spans):
             yield found
-            found = []
-        found.append(key)
+            found, more, windows = [], {key[2] for key in some}, 0
+        while len(some) > most:
+            yield some[:most]
+            some = some[most:]
+        found, whose, windows = found + some, more, windows + 1
     if found:
         yield found

@@ -7,7 +7,7 @@ it. Older windows ask the store instead.
 import numpy as np
 from numpy.typing import NDArray
 
-from secondsight.catalog.metric import RollupSet
+from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.process.columns import Layout
 from secondsight.process.window import Cells, Priors
 
@@ -78,6 +78,11 @@ class Carry:
         self._newest = np.concatenate([self._newest, np.zeros(self._capacity - old, np.int64)])
 
 
+def is_followed(metric: Metric) -> bool:
+    """Tell whether a metric needs the sample before the window."""
+    return metric.rollup in FOLLOWED
+
+
 def followed(cells: Cells) -> NDArray[np.intp]:
     """Return which metrics need the sample before the window."""
-    return np.array([place for place, metric in enumerate(cells.metrics) if metric.rollup in FOLLOWED], np.intp)
+    return np.array([place for place, metric in enumerate(cells.metrics) if is_followed(metric)], np.intp)

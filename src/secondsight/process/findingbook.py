@@ -14,7 +14,7 @@ import numpy as np
 from secondsight.catalog.findings import FindingRule, load_rules
 from secondsight.model import EntityKind
 from secondsight.process.cells import WINDOW_MS, Window
-from secondsight.process.findingrows import Finding, finding_row, load_near, load_next, load_open
+from secondsight.process.findingrows import Finding, Firsts, finding_row, load_firsts, load_near, load_next, load_open
 from secondsight.process.findings import Detector, Episode, Growth, Noted, episodes, growths
 from secondsight.process.kinds import KindState
 from secondsight.process.land import history_row
@@ -29,6 +29,8 @@ OPEN_MAXIMUM = 1 << 18
 
 Key = tuple[FindingRule, int]
 """Rule, series."""
+AHEAD_MS = 4 * WINDOW_MS
+"""How far after the last of the windows that are closed at once the samples that follow them are looked for at once."""
 Host = tuple[str, str, str, str]
 """Tenant, cluster, host, collector."""
 
@@ -48,6 +50,7 @@ class FindingBook:
         self._between: set[SpanKey] = set()
         self._settled: set[SpanKey] = set()
         self._near: dict[EntityKind, dict[Key, list[Finding]]] = {}
+        self._firsts: dict[FindingRule, tuple[int, Firsts]] = {}
         self._episodes: list[Episode] = []
         self._growths: list[Growth] = []
 
@@ -58,7 +61,7 @@ class FindingBook:
             Retryable: The store is busy or away.
         """
         self._follow()
-        self._episodes, self._growths = [], []
+        self._episodes, self._growths, self._firsts = [], [], {}
         self._settled &= self._world.spans.open.keys()
         self._between = {key for key in keys if key[0] in self._detectors and self._is_between(key)}
         self._near = {kind: defaultdict(list) for kind in self._detectors}
@@ -204,11 +207,31 @@ class FindingBook:
         wanted: dict[FindingRule, list[int]] = defaultdict(list)
         for episode in between:
             wanted[episode.rule].append(episode.series)
-        return {
-            (rule, number): following
-            for rule, series in wanted.items()
-            for number, following in load_next(self._world.store, state, rule, series, end_ms).items()
-        }
+        found: dict[Key, tuple[int, bool]] = {}
+        for rule, series in wanted.items():
+            since_ms, firsts = self._firsts_of(state, rule, end_ms)
+            missing = []
+            for number in series:
+                first = next((each for each in firsts.get(number, ()) if each[0] >= end_ms), None)
+                if first is None or end_ms < since_ms:
+                    missing.append(number)
+                else:
+                    found[rule, number] = first
+            if missing:
+                later = load_next(self._world.store, state, rule, missing, end_ms)
+                found |= {(rule, number): following for number, following in later.items()}
+        return found
+
+    def _firsts_of(self, state: KindState, rule: FindingRule, end_ms: int) -> tuple[int, Firsts]:
+        """Return since when, and the first samples of windows that follow those that are closed now."""
+        if rule not in self._firsts:
+            firsts: Firsts = {}
+            for some in self._by_cluster(key for key in self._between if key[0] is state.kind):
+                collectors = sorted({key[2] for key in some})
+                reach_ms = (end_ms, max(key[1] for key in some) + AHEAD_MS)
+                firsts |= load_firsts(self._world.store, state, rule, collectors, reach_ms)
+            self._firsts[rule] = end_ms, firsts
+        return self._firsts[rule]
 
     def _fit_in(self, state: KindState, episode: Episode, start_ms: int, following: tuple[int, bool] | None) -> None:
         """Make the stored findings those of all samples, given the sample that follows the window."""

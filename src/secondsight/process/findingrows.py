@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from secondsight.process.enrich import Attribution
 from secondsight.process.findings import holding
 from secondsight.process.kinds import KindState
 from secondsight.process.land import Row, attribution_row, hash64
-from secondsight.process.load import BUCKET_MS, FINAL, series_of
+from secondsight.process.load import BUCKET_MS, FINAL, START, series_of
 from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
 from secondsight.store.schema import raw_table
 from secondsight.store.spec import quoted
@@ -26,6 +27,9 @@ LONGEST_MS = 31 * 86_400_000
 KEPT_OPEN_MS = 90 * 86_400_000
 NEXT_MS = 86_400_000
 """How far after a window the sample that follows it is looked for."""
+
+Firsts = dict[int, list[tuple[int, bool]]]
+"""Series -> first sample of each window that has some, in order: when, and whether it holds."""
 
 _SUBJECTS = {EntityKind.GPU: "GPU", EntityKind.FABRIC_PORT: "port"}
 
@@ -204,36 +208,74 @@ def load_next(
     Raises:
         Retryable: The store is busy or away.
     """
-    name, found = quoted(rule.metrics[0].name), dict[int, tuple[int, bool]]()
     by_cluster: dict[tuple[str, str], list[Names]] = defaultdict(list)
     for number in series:
         names = state.series.names_of(number)
         by_cluster[names[TENANT], names[CLUSTER]].append(names)
+    found: dict[int, tuple[int, bool]] = {}
     for (tenant, cluster), some in by_cluster.items():
-        rows = store.query(
-            "SELECT region, host_id, entity, part, collector_id, "  # noqa: S608 - names from the catalogue
-            f"min(toUnixTimestamp64Milli(event_time)) AS next_ms, argMin({name}, event_time) AS value "
-            f"FROM {raw_table(state.kind)} FINAL "
-            "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
-            "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket:UInt32}, 'UTC') "
-            "AND event_time >= fromUnixTimestamp64Milli({from:Int64}, 'UTC') "
-            "AND event_time < fromUnixTimestamp64Milli({to:Int64}, 'UTC') "
-            f"AND isNotNull({name}) AND entity IN {{entities:Array(String)}} "
-            "AND collector_id IN {collectors:Array(String)} GROUP BY ALL",
-            {
-                "tenant": tenant,
-                "cluster": cluster,
-                "bucket": (end_ms - end_ms % BUCKET_MS) // 1000,
-                "from": end_ms,
-                "to": end_ms + NEXT_MS,
-                "entities": sorted({names[ENTITY] for names in some}),
-                "collectors": sorted({names[COLLECTOR] for names in some}),
-            },
-            FINAL,
-        )
-        if rows.num_rows:
-            holds = holding(rule, np.asarray(rows.column("value").to_numpy()))
-            numbers = series_of(rows, state, tenant, cluster).tolist()
-            times_ms = rows.column("next_ms").to_pylist()
-            found |= {number: (at_ms, bool(held)) for number, at_ms, held in zip(numbers, times_ms, holds, strict=True)}
+        whose = {
+            "tenant": tenant,
+            "cluster": cluster,
+            "collectors": sorted({names[COLLECTOR] for names in some}),
+            "entities": sorted({names[ENTITY] for names in some}),
+        }
+        asked = f"{_FIRSTS} AND entity IN {{entities:Array(String)}} GROUP BY {', '.join(_SERIES)}"
+        firsts = _firsts(store, state, rule, asked, whose, (end_ms, end_ms + NEXT_MS))
+        found |= {number: each[0] for number, each in firsts.items()}
+    return found
+
+
+def load_firsts(
+    store: Store, state: KindState, rule: FindingRule, collectors: Sequence[int], reach_ms: tuple[int, int]
+) -> Firsts:
+    """Return what the first stored sample of each window in a range is, for collectors of one cluster.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    tenant, _, cluster, _ = state.collectors.items[collectors[0]]
+    names = [state.collectors.items[collector][-1] for collector in collectors]
+    whose = {"tenant": tenant, "cluster": cluster, "collectors": names}
+    asked = f"{_FIRSTS} GROUP BY {', '.join(_SERIES)}, {START} ORDER BY next_ms"
+    return _firsts(store, state, rule, asked, whose, reach_ms)
+
+
+_SERIES = ("region", "host_id", "entity", "part", "collector_id")
+_FIRSTS = (
+    "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
+    "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket:UInt32}, 'UTC') "
+    "AND event_time >= fromUnixTimestamp64Milli({from:Int64}, 'UTC') "
+    "AND event_time < fromUnixTimestamp64Milli({to:Int64}, 'UTC') "
+    "AND isNotNull({metric:Identifier}) AND collector_id IN {collectors:Array(String)}"
+)
+
+
+def _firsts(
+    store: Store,
+    state: KindState,
+    rule: FindingRule,
+    asked: str,
+    whose: Mapping[str, Any],
+    reach_ms: tuple[int, int],
+) -> Firsts:
+    name = rule.metrics[0].name
+    rows = store.query(
+        f"SELECT {', '.join(_SERIES)}, min(toUnixTimestamp64Milli(event_time)) AS next_ms, "  # noqa: S608 - names from the catalogue
+        f"argMin({quoted(name)}, event_time) AS value FROM {raw_table(state.kind)} FINAL {asked}",
+        {
+            "metric": name,
+            "bucket": (reach_ms[0] - reach_ms[0] % BUCKET_MS) // 1000,
+            "from": reach_ms[0],
+            "to": reach_ms[1],
+            **whose,
+        },
+        FINAL,
+    )
+    found: Firsts = defaultdict(list)
+    if rows.num_rows:
+        holds = holding(rule, np.asarray(rows.column("value").to_numpy()))
+        numbers = series_of(rows, state, whose["tenant"], whose["cluster"]).tolist()
+        for number, at_ms, held in zip(numbers, rows.column("next_ms").to_pylist(), holds, strict=True):
+            found[number].append((at_ms, bool(held)))
     return found

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from secondsight.catalog.metric import Metric
 from secondsight.model import EntityKind
-from secondsight.process.carry import Carry
+from secondsight.process.carry import Carry, is_followed
 from secondsight.process.cells import Window
 from secondsight.process.columns import Layout, SchemaPlan, layout_of, plan_schema
 from secondsight.process.decode import Subjects
@@ -18,6 +18,8 @@ from secondsight.wire.content import EntityTable, Schema
 
 MAX_CACHED = 1 << 16
 MIN_ROWS = 256
+MAX_LOADED_ROWS = 1 << 15
+FEWEST_SPANS, MOST_SPANS = 16, 512
 
 CollectorKey = tuple[str, str, str, str]
 """Tenant, region, cluster, collector id."""
@@ -29,6 +31,7 @@ class KindState:
     Attributes:
         windows: Start -> window.
         secondary: Which series say what many samples of another were together.
+        followed: Counters and states, whose rollups need the sample before the window.
         epochs: Boot ids; code 0 is the unknown boot.
     """
 
@@ -38,10 +41,12 @@ class KindState:
         self.series = SeriesTable(self._root_of)
         self.secondary = SecondaryBook(self.series)
         self.windows: dict[int, Window] = {}
+        self.followed = [metric.name for group in self.layout.groups for metric in group.metrics if is_followed(metric)]
         self.epochs: Interner[str] = Interner("")
         self.carry = Carry(self.layout)
         self.collectors = collectors
         self._expected_rows = MIN_ROWS
+        self._span_rows = 240.0
         self._plans: dict[bytes, SchemaPlan] = {}
         self._subjects: dict[tuple[int, bytes], Subjects] = {}
 
@@ -69,6 +74,25 @@ class KindState:
             capacity = self._expected_rows + self._expected_rows // 4  # memory that no row touches costs nothing
             known = self.windows[start_ms] = Window(self.layout, start_ms, capacity)
         return known
+
+    def followed_in(self, starts_ms: Iterable[int]) -> list[str]:
+        """Return the counters and states of which some open windows have values."""
+        used = {
+            group.metrics[column].name
+            for window in (self.windows[start_ms] for start_ms in starts_ms if start_ms in self.windows)
+            for group, columns in zip(self.layout.groups, window.used, strict=True)
+            for column in np.flatnonzero(columns).tolist()
+        }
+        return [name for name in self.followed if name in used]
+
+    @property
+    def most_spans(self) -> int:
+        """Return how many spans are loaded from the store at once, by the rows that they had lately."""
+        return int(min(max(MAX_LOADED_ROWS / self._span_rows, FEWEST_SPANS), MOST_SPANS))
+
+    def note_loaded(self, spans: int, rows: int) -> None:
+        """Take note of how many rows some spans had in the store."""
+        self._span_rows = max((self._span_rows + rows / spans) / 2, 1.0)
 
     def leave(self, window: Window) -> None:
         """Let a window go."""

@@ -1,7 +1,7 @@
 """Resolve what a window needs from the store: rows written before, samples before it, rollup rows to replace."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from secondsight.process.cells import Window
 from secondsight.process.close import carried_priors, stored_priors
 from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import KindState
-from secondsight.process.load import LOOKBACKS_MS, Stored, load_lasts
+from secondsight.process.load import LOOKBACKS_MS, Stored, joined, load_lasts
 from secondsight.process.lookback import Lasts, load_lasts_before
 from secondsight.process.series import I32
 from secondsight.process.spans import SpanKey
@@ -26,13 +26,15 @@ class PriorSource:
     def __init__(self, store: Store, progress: Mapping[int, Progress]) -> None:
         self._store = store
         self._progress = progress
-        self._expected: dict[tuple[EntityKind, int], list[SpanKey]] = {}
-        self._ahead: dict[tuple[EntityKind, int, int], tuple[set[int], Lasts]] = {}
+        self._expected: dict[tuple[EntityKind, int], list[_Expected]] = {}
 
     def expect(self, batches: Iterable[list[SpanKey]]) -> None:
         """Take note of which windows are asked for next: what one query finds is kept until the next call."""
-        self._ahead.clear()
-        self._expected = {(key[0], key[1]): batch for batch in batches if batch[0][1] != batch[-1][1] for key in batch}
+        self._expected = {}
+        for keys in batches:
+            batch = _Expected({key[2] for key in keys}, sorted({key[1] for key in keys}))
+            for start_ms in batch.starts_ms:
+                self._expected.setdefault((keys[0][0], start_ms), []).append(batch)
 
     def priors(
         self, state: KindState, window: Window, samples: Samples, collectors: Sequence[int]
@@ -49,8 +51,10 @@ class PriorSource:
         found = self._load(state, window, samples, collectors)
         for group, lasts in enumerate(found[1]):
             state.carry.keep(group, np.arange(lasts.values.shape[0]), found[0], lasts)
+        batches = self._expected.get((state.kind, window.start_ms), ())
         for number in fresh:
-            if window.start_ms >= self._progress[number].restored_ms:
+            is_whole = not any(number in batch.collectors for batch in batches)
+            if is_whole and window.start_ms >= self._progress[number].restored_ms:
                 self._progress[number].consulted.add(state.kind)
         return stored_priors(window, samples, series, found)
 
@@ -70,19 +74,38 @@ class PriorSource:
         return self._lasts(state, collectors, window.start_ms, LOOKBACKS_MS[-1])
 
     def _lasts(self, state: KindState, collectors: Sequence[int], start_ms: int, lookback_ms: int) -> Lasts:
-        key = (state.kind, start_ms, lookback_ms)
-        batch = self._expected.get(key[:2], ())
-        if not {number for _, _, number in batch}.issuperset(collectors):
-            return load_lasts(self._store, state, collectors, start_ms, lookback_ms)
-        if key not in self._ahead:
-            whose, starts = {number for _, _, number in batch}, sorted({start for _, start, _ in batch})
-            later = [start for start in starts if start >= start_ms]
-            for start, lasts in load_lasts_before(self._store, state, sorted(whose), later, lookback_ms).items():
-                self._ahead[state.kind, start, lookback_ms] = (whose, lasts)
-        whose, lasts = self._ahead[key]
-        if not whose.issuperset(collectors):
-            return load_lasts(self._store, state, collectors, start_ms, lookback_ms)
-        return lasts
+        left, found = set(collectors), list[Lasts]()
+        for batch in self._expected.get((state.kind, start_ms), ()):
+            if left & batch.collectors:
+                found.append(self._of_batch(state, batch, start_ms, lookback_ms))
+                left -= batch.collectors
+        if left or not found:
+            found.append(load_lasts(self._store, state, sorted(left), start_ms, lookback_ms))
+        if len(found) == 1:
+            return found[0]
+        groups = range(len(state.layout.groups))
+        series: I32 = np.concatenate([each for each, _ in found])
+        return series, [joined([lasts[group] for _, lasts in found]) for group in groups]
+
+    def _of_batch(self, state: KindState, batch: "_Expected", start_ms: int, lookback_ms: int) -> Lasts:
+        if (start_ms, lookback_ms) not in batch.lasts:
+            later = [start for start in batch.starts_ms if start >= start_ms]
+            lasts = load_lasts_before(self._store, state, sorted(batch.collectors), later, lookback_ms)
+            batch.lasts.update({(start, lookback_ms): each for start, each in lasts.items()})
+        return batch.lasts[start_ms, lookback_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """Windows of collectors of one cluster that are asked for next.
+
+    Attributes:
+        lasts: (Window, lookback) -> the last samples before it, as far as they were asked for.
+    """
+
+    collectors: set[int]
+    starts_ms: list[int]
+    lasts: dict[tuple[int, int], Lasts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

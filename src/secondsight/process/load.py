@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from secondsight.contracts import Store
 from secondsight.model import Quality
-from secondsight.process.carry import FOLLOWED
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.columns import MetricGroup
 from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import CollectorKey, KindState
 from secondsight.process.owners import root_column
 from secondsight.process.patterns import LOOKBACK_MS
-from secondsight.process.pieces import Block, Origin, Piece, select_rows
+from secondsight.process.pieces import Block, Origin, Piece, select_rows, with_own_origins
 from secondsight.process.series import I32
 from secondsight.process.window import Priors
 from secondsight.store.schema import raw_table, rollup_table
@@ -79,7 +78,7 @@ def load_pieces(
     order = np.lexsort((starts, owner))
     heads = np.flatnonzero((np.diff(owner[order]) != 0) | (np.diff(starts[order]) != 0)) + 1
     return [
-        (int(starts[rows[0]]), replace(select_rows(piece, rows), collector=int(owner[rows[0]])))
+        (int(starts[rows[0]]), replace(with_own_origins(select_rows(piece, rows)), collector=int(owner[rows[0]])))
         for rows in np.split(order, heads)
     ]
 
@@ -94,7 +93,7 @@ def load_lasts(
     """
     found: list[tuple[I32, list[Priors]]] = []
     for key, members in _by_cluster(state, collectors).items():
-        rows = last_rows(store, state, (key, members), (before_ms - lookback_ms, before_ms))
+        rows = last_rows(store, state, (key, members), (before_ms - lookback_ms, before_ms), state.followed)
         if rows.num_rows:
             found.append(
                 (
@@ -105,7 +104,7 @@ def load_lasts(
     if not found:
         return np.zeros(0, np.int32), [lasts_of(None, group, state) for group in state.layout.groups]
     series = np.concatenate([each for each, _ in found])
-    return series, [_joined([lasts[group] for _, lasts in found]) for group in range(len(state.layout.groups))]
+    return series, [joined([lasts[group] for _, lasts in found]) for group in range(len(state.layout.groups))]
 
 
 def load_rollup_keys(
@@ -152,17 +151,16 @@ def load_rollup_keys(
 
 
 def next_rows(
-    store: Store, state: KindState, collectors: Sequence[int], reach_ms: tuple[int, int]
+    store: Store, state: KindState, collectors: Sequence[int], metrics: Sequence[str], reach_ms: tuple[int, int]
 ) -> list[tuple[str, tuple[str, str, str], int, list[int]]]:
-    """Return (collector, entity, window, per counter or state whether it has a sample there) of stored rows.
+    """Return (collector, entity, window, per metric whether it has a sample there) of stored rows.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    names = [name for name, _ in _followed(state)]
-    if not names:
+    if not metrics:
         return []
-    flags = ", ".join(f"max(isNotNull({quoted(name)}))" for name in names)
+    flags = ", ".join(f"max(isNotNull({quoted(name)}))" for name in metrics)
     rows = store.query(
         f"SELECT collector_id, host_id, entity, part, {START} AS start, [{flags}] AS flags "  # noqa: S608 - names from the catalogue
         f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
@@ -318,15 +316,20 @@ def _by_cluster(state: KindState, collectors: Sequence[int]) -> dict[tuple[str, 
 
 
 def last_rows(
-    store: Store, state: KindState, whose: tuple[tuple[str, str], list[str]], reach_ms: tuple[int, int], by: str = ""
+    store: Store,
+    state: KindState,
+    whose: tuple[tuple[str, str], list[str]],
+    reach_ms: tuple[int, int],
+    metrics: Sequence[str],
+    by: str = "",
 ) -> Any:
-    """Return the last sample in a range of each series, or of each series and what else is selected first.
+    """Return the last samples of metrics in a range of each series, or of each series and what is selected first.
 
     Raises:
         Retryable: The store is busy or away.
     """
     (tenant, cluster), collectors = whose
-    names = [quoted(name) for name, _ in _followed(state)]
+    names = [quoted(name) for name in metrics]
     aggregates = [
         f"argMaxIf({name}, event_time, isNotNull({name})) AS {name[:-1]}.v{name[-1]}, "
         f"maxIf(toUnixTimestamp64Milli(event_time), isNotNull({name})) AS {name[:-1]}.t{name[-1]}, "
@@ -342,20 +345,13 @@ def last_rows(
     )
 
 
-def _followed(state: KindState) -> list[tuple[str, MetricGroup]]:
-    """Return the counters and states of a kind, with their groups."""
-    return [
-        (metric.name, group) for group in state.layout.groups for metric in group.metrics if metric.rollup in FOLLOWED
-    ]
-
-
 def lasts_of(rows: Any, group: MetricGroup, state: KindState) -> Priors:
-    """Return the samples of some of `last_rows`, of the metrics of a group."""
+    """Return the samples of some of `last_rows`, of the metrics of a group; none of those that were not asked for."""
     count = rows.num_rows if rows is not None else 0
     shape = (len(group.metrics), count)
     lasts = Priors(np.zeros(shape, group.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
     for place, metric in enumerate(group.metrics):
-        if count and metric.rollup in FOLLOWED:
+        if count and f"{metric.name}.v" in rows.column_names:
             lasts.values[place] = _nullable(rows, f"{metric.name}.v", group.dtype)[0]
             lasts.time_ms[place] = _nullable(rows, f"{metric.name}.t", np.int64)[0]
             boots = rows.column(f"{metric.name}.b").combine_chunks().dictionary_encode()
@@ -364,7 +360,8 @@ def lasts_of(rows: Any, group: MetricGroup, state: KindState) -> Priors:
     return lasts
 
 
-def _joined(lasts: Sequence[Priors]) -> Priors:
+def joined(lasts: Sequence[Priors]) -> Priors:
+    """Return the last samples of some series after those of others."""
     return Priors(
         np.concatenate([each.values for each in lasts], axis=1),
         np.concatenate([each.time_ms for each in lasts], axis=1),

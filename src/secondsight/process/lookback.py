@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from secondsight.contracts import Store
+from secondsight.process.cells import WINDOW_MS
 from secondsight.process.kinds import KindState
 from secondsight.process.load import START, last_rows, lasts_of, next_rows, series_of
 from secondsight.process.patterns import LOOKBACK_MS
@@ -21,7 +22,9 @@ Lasts = tuple[I32, list[Priors]]
 def load_lasts_before(
     store: Store, state: KindState, collectors: Sequence[int], starts_ms: Sequence[int], lookback_ms: int
 ) -> dict[int, Lasts]:
-    """Return the last samples before each of some windows, of collectors of one cluster.
+    """Return the last samples before each of some open windows, of collectors of one cluster.
+
+    Of counters and states that none of the windows has there are none.
 
     Raises:
         Retryable: The store is busy or away.
@@ -29,7 +32,9 @@ def load_lasts_before(
     tenant, _, cluster, _ = state.collectors.items[collectors[0]]
     names = [state.collectors.items[collector][-1] for collector in collectors]
     reach = (min(starts_ms) - lookback_ms, max(starts_ms))
-    rows = last_rows(store, state, ((tenant, cluster), names), reach, f"{START} AS start, ")
+    rows = last_rows(
+        store, state, ((tenant, cluster), names), reach, state.followed_in(starts_ms), f"{START} AS start, "
+    )
     if not rows.num_rows:
         nothing: Lasts = (np.zeros(0, np.int32), [lasts_of(None, group, state) for group in state.layout.groups])
         return dict.fromkeys(starts_ms, nothing)
@@ -60,22 +65,24 @@ def _newest(lasts: Priors, rows: Rows, heads: Rows) -> Priors:
 def windows_after(
     store: Store, state: KindState, collectors: Sequence[int], ends_ms: Collection[int]
 ) -> dict[tuple[int, int], list[int]]:
-    """Return, by (collector, instant), the windows that hold the next sample of any counter or state of a collector.
+    """Return, by (collector, end of an open window), the windows that hold the next sample of what that one may have.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    rows = next_rows(store, state, collectors, (min(ends_ms), max(ends_ms) + LOOKBACK_MS))
+    metrics = state.followed_in(end_ms - WINDOW_MS for end_ms in ends_ms)
+    rows = next_rows(store, state, collectors, metrics, (min(ends_ms), max(ends_ms) + LOOKBACK_MS))
     codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
     filled: dict[tuple[int, Any], list[int]] = defaultdict(list)
     for name, subject, start_ms, flags in rows:
         for place in np.flatnonzero(flags).tolist():
             filled[codes[name], (subject, place)].append(start_ms)
     found: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for (collector, _), starts in filled.items():
-        sorted_ms = np.array(sorted(starts), np.int64)
-        for end_ms in ends_ms:
-            at = int(np.searchsorted(sorted_ms, end_ms))
-            if at < sorted_ms.size and sorted_ms[at] < end_ms + LOOKBACK_MS:
-                found[collector, end_ms].add(int(sorted_ms[at]))
+    ends = np.array(sorted(ends_ms), np.int64)
+    for collector, starts in {(whose, tuple(sorted(some))) for (whose, _), some in filled.items()}:
+        sorted_ms = np.array(starts, np.int64)
+        at = np.searchsorted(sorted_ms, ends)
+        for end_ms, place in zip(ends.tolist(), at.tolist(), strict=True):
+            if place < sorted_ms.size and starts[place] < end_ms + LOOKBACK_MS:
+                found[collector, end_ms].add(starts[place])
     return {key: sorted(starts) for key, starts in found.items()}

@@ -1,7 +1,7 @@
 """Carry rows of frames to their window: pieces of one collector, and piles of such pieces of many collectors."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -109,6 +109,13 @@ class Pile:
         return Pile(select_rows(self.piece, rows), *picked)
 
 
+def with_own_origins(piece: Piece) -> Piece:
+    """Return a piece without the origins that none of its rows has."""
+    codes, origin_of = np.unique(piece.origin_of, return_inverse=True)
+    own = tuple(piece.origins[code] for code in codes.tolist())
+    return replace(piece, origins=own, origin_of=origin_of.astype(np.int32))
+
+
 def alike(left: Piece, right: Piece) -> bool:
     """Tell whether two pieces can be joined: they have the same columns in the same order."""
     return (
@@ -138,6 +145,25 @@ def join(pieces: Sequence[Piece]) -> Piece:
         [_join_blocks(blocks) for blocks in zip(*(piece.blocks for piece in pieces), strict=True)],
         pieces[0].stored,
     )
+
+
+def joined_runs(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Give pieces again, in their order, those of one collector that follow each other as one where no row is twice."""
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and not (run[0].collector == piece.collector and alike(run[0], piece)):
+            yield from _joined(run)
+            run = []
+        run.append(piece)
+    yield from _joined(run)
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    if len(pieces) < 2:
+        return pieces
+    whole = join(pieces)
+    keys = np.stack([whole.series.astype(np.int64), whole.time_ms])
+    return [whole] if np.unique(keys, axis=1).shape[1] == whole.rows else pieces
 
 
 def _join_blocks(blocks: Sequence[Block]) -> Block:

@@ -32,6 +32,10 @@ LATE_SECONDS = 0.5
 """Longest time that a step spends on loading windows for late rows, but for the batch in work."""
 MAX_LATE_ROWS = 2_000_000
 """Late rows that may wait; beyond it the log is not read until some are taken in."""
+REPLAY_BYTES = 2 << 20
+"""What an earlier process may have written is read again in pieces of so much, each worked off before the next."""
+REPLAY_SECONDS = 5.0
+"""`LATE_SECONDS` while that is so: nothing fresh waits."""
 FINISH_SECONDS = 5.0
 LEARN_SECONDS = 5.0
 """How often the allocations that other processors landed are looked for."""
@@ -39,6 +43,8 @@ EVICT_SECONDS = 300.0
 SHOW_SECONDS = 30.0
 """How often the accounts of open windows are written."""
 MANY_SPANS, DUE_SECONDS = 256, 2.0
+CHECKPOINT_SHARE = 10
+"""Checkpoints take at most the n-th part of the time: one tells of thousands of collectors, however little came."""
 SMALL_SHARE = 8
 """A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
 
@@ -59,7 +65,7 @@ class ProcessorConfig:
     poll_bytes: int = 16 << 20
     raw_rows: int = 100_000
     raw_seconds: float = 1.0
-    rollup_rows: int = 10_000
+    rollup_rows: int = 40_000
     rollup_seconds: float = 5.0
     window_bytes: int = 3 << 30
 
@@ -94,8 +100,10 @@ class Processor:
         self._settler = Settler(self.world)
         self.evictor = Evictor(self.world, self._settler.findings)
         self._rollup_at = self._due_at = self._shown_at = self._learnt_at = self._evicted_at = clock.monotonic_seconds()
+        self._patience_seconds = 0.0
         self._raw_at = dict.fromkeys(EntityKind, self._due_at)
         self._closed = self._behind = False
+        self._piece_bytes = REPLAY_BYTES // 2
         self._stop = Flag()
 
     def step(self, wait_seconds: float = 0.0) -> int:
@@ -106,28 +114,34 @@ class Processor:
         """
         polled = self._poll(wait_seconds)
         self._intake.take(() if self._behind else polled.assigned)
+        if self.world.late.items:
+            self._piece_bytes = REPLAY_BYTES // 2
         self._catch_up()
         self._write_due()
         return len(polled.records)
 
     def _poll(self, wait_seconds: float) -> Polled:
         """Poll the log and hold its records, unless too many late rows wait."""
-        if self.world.late.rows > MAX_LATE_ROWS:
+        replays = self.world.is_replaying()
+        if self.world.late.rows > MAX_LATE_ROWS or (replays and self.has_more):
             self._behind = True
             return Polled((), ())
-        polled = self._consumer.poll(self.config.poll_bytes, 0.0 if self.has_more else wait_seconds)
+        self._piece_bytes = min(2 * self._piece_bytes, self.config.poll_bytes)
+        most = self._piece_bytes if replays else self.config.poll_bytes
+        polled = self._consumer.poll(most, 0.0 if self.has_more else wait_seconds)
         if polled.damaged:
             self.metrics.count("processor_damaged_records_total", polled.damaged)
         self._intake.assign(polled.assigned, polled.fresh)
         self._intake.keep(polled.records)
         self._intake.take_over()
         size = sum(len(record.value) for record in polled.records)
-        self._behind = 2 * size >= self.config.poll_bytes
+        self._behind = 2 * size >= most
         return polled
 
     def _catch_up(self) -> None:
         """Take in late pieces for a bounded time; what is left waits for the next step, or for the replay."""
-        until_seconds = self._clock.monotonic_seconds() + LATE_SECONDS
+        most_seconds = REPLAY_SECONDS if self.world.is_replaying() else LATE_SECONDS
+        until_seconds = self._clock.monotonic_seconds() + most_seconds
         self._intake.catch_up(lambda: not self._stop.is_set() and self._clock.monotonic_seconds() <= until_seconds)
 
     def drain(self) -> None:
@@ -163,10 +177,12 @@ class Processor:
         Raises:
             Retryable: The store or the log is away.
         """
+        began_seconds = self._clock.monotonic_seconds()
         self._settler.flush_raw()
         self._settler.flush()
         self._consumer.commit(self._settler.offsets())
         self._rollup_at = self._clock.monotonic_seconds()
+        self._patience_seconds = CHECKPOINT_SHARE * (self._rollup_at - began_seconds)
         self._raw_at = dict.fromkeys(EntityKind, self._rollup_at)
 
     def give_up(self, partitions: Sequence[int]) -> None:
@@ -213,8 +229,7 @@ class Processor:
         For any thread.
         """
         world = self.world
-        frontiers = dict(world.frontiers)
-        if not frontiers or min(frontiers.values()) < world.started_ms:
+        if world.is_replaying():
             return None
         keys = {*list(world.spans.open), *list(world.spans.closing), *list(world.late.items)}
         places = {code: world.place_of(code) for code in list(world.progress)}
@@ -248,10 +263,11 @@ class Processor:
         if now_seconds - self._shown_at >= SHOW_SECONDS:
             self._shown_at = now_seconds
             self.world.ledger.show_open(self._clock.now_ms())
-        late = now_seconds - self._rollup_at >= self.config.rollup_seconds
-        if late or self.world.writer.rollup_rows >= self.config.rollup_rows:
+        if now_seconds - self._rollup_at >= max(self.config.rollup_seconds, self._patience_seconds):
             self.checkpoint()
             self._evict(now_seconds)
+        elif self.world.writer.rollup_rows >= self.config.rollup_rows:
+            self.world.write_rollups()
 
     def _evict(self, now_seconds: float) -> None:
         """Let silent collectors go now and then; everything is written."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from secondsight.model import EntityKind
 from secondsight.process.apply import reopen
-from secondsight.process.batches import batches
+from secondsight.process.batches import batches, oldest
 from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
 from secondsight.process.findingbook import FindingBook
@@ -31,8 +31,8 @@ from secondsight.store.schema import rollup_table
 CHANGED_MAXIMUM = 1_000
 LATE_MS = 120_000
 """A window that is closed so long after its beginning may have been compared with the ledger before."""
-MAX_AGAIN = 128
-"""Stored windows that are computed again in one step, so that long ranges do not stall the rest."""
+MAX_AGAIN, MAX_AGAIN_SPANS = 128, 1024
+"""Stored windows of a kind, and spans, that are computed again in one step: long ranges do not stall the rest."""
 
 
 class Settler:
@@ -71,9 +71,10 @@ class Settler:
             and key not in world.late.items
         ]
         found.sort(key=lambda key: key[1])
-        again = [key for key in found if world.spans.open[key].reopened]
-        self.more = len(again) > MAX_AGAIN
-        left = set(again[MAX_AGAIN:])
+        again = {key for key in found if world.spans.open[key].reopened}
+        now = oldest(again, MAX_AGAIN)[:MAX_AGAIN_SPANS]
+        self.more = len(again) > len(now)
+        left = again - set(now)
         return [key for key in found if key not in left]
 
     def close(self, keys: Iterable[SpanKey]) -> int:
@@ -124,7 +125,7 @@ class Settler:
     def _prepare(self, keys: Sequence[SpanKey]) -> dict[SpanKey, list[Stored]]:
         """Load what windows that are computed again need, many at once; return their stored rollup rows."""
         world, found = self._world, dict[SpanKey, list[Stored]]()
-        together = list(batches(keys, world.collectors))
+        together = batches(keys, world.collectors, lambda kind: world.kinds[kind].most_spans)
         self._priors.expect(together)
         self._followers = {}
         if together:
@@ -144,18 +145,21 @@ class Settler:
         window = state.window(start_ms)
         unchanged = [number for number, span in spans.items() if span.reopened and not (span.changed or span.forced)]
         counted = [number for number in collectors if number not in unchanged]
-        for number in collectors:
-            world.progress[number].note_written(state.kind, start_ms)
         again = [number for number in counted if spans[number].reopened]
         old = {number: stored[state.kind, start_ms, number] for number in again}
-        made: list[Rollup] = []
+        made: list[tuple[Rollup, dict[str, Any]]] = []
         chosen = sorted_rows(window, counted)
         secondary = state.secondary.split(window.series[chosen])
         told = told_of(window, chosen[secondary], state.secondary) if secondary is not None else {}
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
             made.append(self._roll_up(state, window, rows, (counted, told), old))
+        following = self._forced_by(state, start_ms, {number: spans[number] for number in counted})
         self.findings.settle(state, window, counted)
-        self._bury(state, start_ms, old, made)
+        for _, columns in made:  # the store was asked for the last time: nothing is taken twice
+            world.writer.add_rollups(state, columns)
+        self._bury(state, start_ms, old, [rollup for rollup, _ in made])
+        for number in collectors:
+            world.progress[number].note_written(state.kind, start_ms)
         is_late = again or world.clock.now_ms() - start_ms > LATE_MS
         if is_late and len(world.changed_ms) < CHANGED_MAXIMUM:
             world.changed_ms.add(start_ms)
@@ -163,7 +167,7 @@ class Settler:
         for number in collectors:
             is_told = not spans[number].reopened or world.log_ms(world.progress[number].partition) > world.started_ms
             world.ledger.close((state.kind, start_ms, number), held.get(number), is_told=is_told)
-        self._leave(state, window, spans, counted)
+        self._leave(state, window, spans, following)
 
     def _load_forced(self, batch: Sequence[SpanKey]) -> None:
         """Load spans that are computed again without having been added to."""
@@ -194,7 +198,7 @@ class Settler:
         rows: Rows,
         whose: tuple[Sequence[int], Mapping[int, Told]],
         old: dict[int, list[Stored]],
-    ) -> Rollup:
+    ) -> tuple[Rollup, dict[str, Any]]:
         world, (collectors, told) = self._world, whose
         samples = samples_of(state, window, rows, world.stamps[state.kind])
         samples = replace(samples, priors=self._priors.priors(state, window, samples, collectors))
@@ -211,9 +215,8 @@ class Settler:
             columns["version"] = counters << np.uint64(32) | rollup.covered_ms.astype(np.uint64)
             names = places_of(state, rollup.series[counters > 0]) if counters.any() else []
             world.writer.announce(rollup_table(state.kind), names, window.start_ms, world.clock.now_ms())
-        world.writer.add_rollups(state, columns)
         keep_lasts(state, window, samples, rollup, distinct(samples.series))
-        return rollup
+        return rollup, columns
 
     def _counters(self, state: KindState, series: I32, old: dict[int, list[Stored]]) -> Any:
         """Return the recompute counter of each rollup row: one more than any stored row of its collector's window."""
@@ -242,39 +245,44 @@ class Settler:
                 columns["version"] = np.full(series.size, found.counter << 32, np.uint64)
                 world.writer.add_rollups(state, columns)
 
-    def _leave(self, state: KindState, window: Window, spans: dict[int, Span], counted: Sequence[int]) -> None:
+    def _forced_by(self, state: KindState, start_ms: int, spans: Mapping[int, Span]) -> dict[int, list[int]]:
+        """Return, by collector, the windows whose first samples follow what is new in a window.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        world, end_ms = self._world, start_ms + WINDOW_MS
+        found: dict[int, list[int]] = {}
+        for number, span in spans.items():
+            progress = world.progress[number]
+            is_fresh = span.changed or not span.reopened
+            if is_fresh and max(progress.through_ms, progress.restored_ms) > end_ms:
+                known = self._followers.get((state.kind, start_ms, number))
+                if known is None:
+                    known = windows_after(world.store, state, [number], [end_ms]).get((number, end_ms), [])
+                found[number] = known
+        return found
+
+    def _leave(
+        self, state: KindState, window: Window, spans: dict[int, Span], following: Mapping[int, Sequence[int]]
+    ) -> None:
         """Take closed spans out of memory, and have windows computed again whose first samples follow new ones."""
-        world = self._world
-        end_ms = window.start_ms + WINDOW_MS
         for collector, span in spans.items():
-            progress = world.progress[collector]
-            fresh = collector in counted and (span.changed or not span.reopened)
-            if fresh and max(progress.through_ms, progress.restored_ms) > end_ms:
-                self._force_next(state, collector, window.start_ms, span)
-            world.spans.close((state.kind, window.start_ms, collector))
+            for next_ms in following.get(collector, ()):
+                self._force((state.kind, next_ms, collector), span)
+            self._world.spans.close((state.kind, window.start_ms, collector))
             window.drop(collector)
         if not window.lanes:
             state.leave(window)
 
-    def _force_next(self, state: KindState, collector: int, start_ms: int, span: Span) -> None:
+    def _force(self, key: SpanKey, span: Span) -> None:
         world = self._world
-        for next_ms in self._following((state.kind, start_ms, collector)):
-            key: SpanKey = (state.kind, next_ms, collector)
-            is_open = key in world.spans.open
-            following = world.spans.get(key)
-            if is_open or key in world.late.items:
-                following.changed = True
-            if not is_open:
-                following.reopened = True
-                following.forced = key not in world.late.items
-                for partition, offset in span.offsets.items():
-                    following.touch(partition, offset, world.log_ms(partition))
-
-    def _following(self, key: SpanKey) -> list[int]:
-        """Return the windows whose first samples follow those of a span."""
-        known = self._followers.get(key)
-        if known is not None:
-            return known
-        end_ms = key[1] + WINDOW_MS
-        found = windows_after(self._world.store, self._world.kinds[key[0]], [key[2]], [end_ms])
-        return found.get((key[2], end_ms), [])
+        is_open = key in world.spans.open
+        following = world.spans.get(key)
+        if is_open or key in world.late.items:
+            following.changed = True
+        if not is_open:
+            following.reopened = True
+            following.forced = key not in world.late.items
+            for partition, offset in span.offsets.items():
+                following.touch(partition, offset, world.log_ms(partition))
