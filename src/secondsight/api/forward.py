@@ -92,12 +92,10 @@ class Forward:
 
     async def _pass_on(self, target: Target, scope: Scope, receive: Receive, send: Send) -> None:
         async with _connected(target) as (reader, writer):
-            writer.write(_head(scope, target))
+            await _put(writer, _head(scope, target))
             async for chunk in _body(receive, self._body_bytes):
-                writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await writer.drain()
-            writer.write(b"0\r\n\r\n")
-            await writer.drain()
+                await _put(writer, b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            await _put(writer, b"0\r\n\r\n")
             await _answer(reader, send)
 
 
@@ -133,6 +131,14 @@ async def _connected(target: Target) -> AsyncIterator[tuple[asyncio.StreamReader
         raise _Away from error
     finally:
         writer.close()
+
+
+async def _put(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Send bytes, as far as the gateway is still there: some loops raise `RuntimeError` when it is not."""
+    if writer.is_closing():
+        raise _Away
+    writer.write(data)
+    await writer.drain()
 
 
 def _head(scope: Scope, target: Target) -> bytes:
