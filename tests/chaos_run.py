@@ -136,14 +136,15 @@ def _last_windows(expected: Expected, story: Story) -> dict[str, int]:
 
 def _settled(tables: Tables, expected: Expected, open_yet: dict[str, int], patience_seconds: float) -> Differences:
     """Wait until the counts are as they must be, or do not move any more; then compare, some times if need be."""
-    wanted, reached, since = counts_wanted(expected, open_yet), dict[str, int](), time.monotonic()
+    wanted, reached, since = counts_wanted(expected, open_yet), None, time.monotonic()
 
     def query(sql: str) -> Any:
         return tables.table(sql)
 
     while (counts := counts_of(query)) != wanted and time.monotonic() - since < patience_seconds:
-        if counts != reached:
-            reached, since = counts, time.monotonic()
+        moved = (counts, progress_of(tables))  # a replay writes again what is there: counts alone stand still
+        if moved != reached:
+            reached, since = moved, time.monotonic()
         time.sleep(0.5)
     found = compare(query, expected, open_yet)
     end = time.monotonic() + patience_seconds

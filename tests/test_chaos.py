@@ -28,8 +28,8 @@ MANY_BLOWS = {
     "cut": 6,
 }
 LONG = Size(
-    hosts=20,
-    gpus=2,
+    hosts=10,
+    gpus=1,
     seconds=1800,
     pace_seconds=300,
     blows=MANY_BLOWS,
@@ -68,7 +68,7 @@ def test_half_an_hour_of_a_fleet_under_blows(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(kafka_broker.why_not()), reason=kafka_broker.why_not() or "-")
 def test_half_an_hour_of_a_fleet_over_kafka(tmp_path: Path) -> None:
     blows = MANY_BLOWS | {"kill broker": 4}
-    print(json.dumps(run(tmp_path, any_seed(), replace(LONG, hosts=10, blows=blows, kafka=True))))
+    print(json.dumps(run(tmp_path, any_seed(), replace(LONG, hosts=8, blows=blows, kafka=True))))
 
 
 @pytest.mark.soak
