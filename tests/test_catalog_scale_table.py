@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from secondsight.catalog.dtype import NUMPY_DTYPES
@@ -60,6 +60,7 @@ def test_integers(values: list[int]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(REALS, min_size=1, max_size=5))
+@example([-5.992310449541053e307])
 def test_reals(values: list[float]) -> None:
     matrix = np.array([[value] * len(CONVERSIONS) for value in values], np.float64)
     patterns, quality = ConversionTable(CONVERSIONS).reals(matrix, np.ones(matrix.shape, np.bool_))

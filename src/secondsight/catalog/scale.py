@@ -138,7 +138,8 @@ class Conversion:
             return value * self.factor
         if isinstance(value, int):
             return (value * self.numerator + self.denominator // 2) // self.denominator
-        return round(value * self.numerator / self.denominator)
+        scaled = value * self.numerator / self.denominator
+        return scaled if math.isinf(scaled) else round(scaled)
 
     def _stored_array(self, values: NDArray[Any]) -> Any:
         if self.dtype == "f64":
