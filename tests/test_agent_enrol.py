@@ -104,7 +104,7 @@ def test_an_agent_enrols_renews_is_revoked_and_comes_back(tmp_path: Path, caplog
             what = revoke(metadata, "t1", token_ids(run)[-1], SystemClock().now_ms())
             assert what == "agent agent-1"
             wait_for(lambda: "collector_revoked" in caplog.text, "the agent does not say that it was revoked")
-            wait_for(lambda: "401 token_invalid" in caplog.text, "the gateway still takes what it sends")
+            wait_for(lambda: "401 token_" in caplog.text, "the gateway still takes what it sends")
             assert "waits in its spool" in caplog.text
             silent = ticks_of(run)
             threading.Event().wait(1.0)
