@@ -45,6 +45,8 @@ SHOW_SECONDS = 30.0
 MANY_SPANS, DUE_SECONDS = 256, 2.0
 CHECKPOINT_SHARE = 10
 """Checkpoints take at most the n-th part of the time: one tells of thousands of collectors, however little came."""
+LONGEST_PATIENCE_SECONDS = 30.0
+"""Yet readers are told at least so often how far everything is."""
 SMALL_SHARE = 8
 """A kind with less than the n-th part of the rows that wait is written half as often: an insert has a fixed cost."""
 
@@ -182,7 +184,7 @@ class Processor:
         self._settler.flush()
         self._consumer.commit(self._settler.offsets())
         self._rollup_at = self._clock.monotonic_seconds()
-        self._patience_seconds = CHECKPOINT_SHARE * (self._rollup_at - began_seconds)
+        self._patience_seconds = min(CHECKPOINT_SHARE * (self._rollup_at - began_seconds), LONGEST_PATIENCE_SECONDS)
         self._raw_at = dict.fromkeys(EntityKind, self._rollup_at)
 
     def give_up(self, partitions: Sequence[int]) -> None:
