@@ -3,13 +3,9 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from secondsight.administer.shell import AddCommand, Commands, group, say, show
-
-AddServer = Callable[[argparse.ArgumentParser], None]
+from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, say, send, show
 
 
 def add_custody(commands: Commands, add: AddCommand, add_server: AddServer) -> None:
@@ -83,21 +79,21 @@ def _gaps(arguments: argparse.Namespace) -> int:
     filters = {name: getattr(arguments, name) for name in ("cluster", "host", "gpu", "kind", "reason")}
     params = {**_range(arguments), **filters, "stories": "true" if arguments.stories else None}
     params["filled"] = "true" if arguments.filled else None
-    body = _get(arguments, "/v1/telemetry/gaps", params)
+    body = ask(arguments, "/v1/telemetry/gaps", params)
     return print_gaps(body, sys.stdout, as_json=arguments.json)
 
 
 def _maintenance_start(arguments: argparse.Namespace) -> int:
     asked = {"cluster": arguments.cluster, "hosts": arguments.host, "reason": arguments.reason}
     ends = {"until": arguments.until} if arguments.until else {"minutes": arguments.minutes}
-    told = _send(arguments, "POST", "/v1/maintenance", {**asked, "start": arguments.from_time, **ends})
+    told = send(arguments, "POST", "/v1/maintenance", {**asked, "start": arguments.from_time, **ends})
     for window in told["windows"]:
         say(f"{window['windowId']}: {_target(window)} from {window['start']} until {window['until']}")
     return 0
 
 
 def _maintenance_list(arguments: argparse.Namespace) -> int:
-    told = _get(arguments, "/v1/maintenance", {"from": arguments.from_time, "to": arguments.to_time})
+    told = ask(arguments, "/v1/maintenance", {"from": arguments.from_time, "to": arguments.to_time})
     if arguments.json:
         return say(json.dumps(told, indent=2))
     shown = ("windowId", "active", "clusterId", "hostId", "start", "until", "reason", "announcedBy")
@@ -105,7 +101,7 @@ def _maintenance_list(arguments: argparse.Namespace) -> int:
 
 
 def _maintenance_end(arguments: argparse.Namespace) -> int:
-    told = _send(arguments, "DELETE", f"/v1/maintenance/{arguments.window_id}", None)
+    told = send(arguments, "DELETE", f"/v1/maintenance/{arguments.window_id}")
     return say(f"planned work on {_target(told)} has ended")
 
 
@@ -118,29 +114,9 @@ def _ledger(arguments: argparse.Namespace) -> int:
 
     filters = {name: getattr(arguments, name) for name in ("cluster", "host", "collector")}
     params = {**_range(arguments), **filters, "unbalanced": "true" if arguments.unbalanced else None}
-    body = _get(arguments, "/v1/ledger", params)
+    body = ask(arguments, "/v1/ledger", params)
     return print_ledger(body, sys.stdout, as_json=arguments.json)
 
 
 def _range(arguments: argparse.Namespace) -> dict[str, str | None]:
     return {"from": arguments.from_time, "to": arguments.to_time, "limit": arguments.limit}
-
-
-def _get(arguments: argparse.Namespace, path: str, params: dict[str, str | None]) -> Any:
-    from secondsight.query.client import ApiClient, read_token
-
-    client = ApiClient(arguments.server, read_token(Path(arguments.token_file)))
-    try:
-        return client.get_json(path, params)
-    finally:
-        client.close()
-
-
-def _send(arguments: argparse.Namespace, method: str, path: str, body: dict[str, Any] | None) -> Any:
-    from secondsight.query.client import ApiClient, read_token
-
-    client = ApiClient(arguments.server, read_token(Path(arguments.token_file)))
-    try:
-        return client.send_json(method, path, body)
-    finally:
-        client.close()

@@ -5,13 +5,12 @@ import base64
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from secondsight.administer.shell import AddCommand, Commands, group, say, show
+from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, say, send, show
 
-AddServer = Callable[[argparse.ArgumentParser], None]
 FILTERS = ("cluster", "host", "collector", "stage", "reason", "metric", "id")
 PAGE, CHUNK = 500, 200
 _LISTED = ("id", "time", "stage", "code", "host", "collector", "metric", "rows", "values", "replayed", "message")
@@ -61,7 +60,7 @@ def _add_filters(parser: argparse.ArgumentParser, add_server: AddServer) -> None
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    body = _get(arguments, "/v1/deadletters", {**_filters(arguments), "limit": arguments.limit})
+    body = ask(arguments, "/v1/deadletters", {**_filters(arguments), "limit": arguments.limit})
     if arguments.json:
         return say(json.dumps(body, indent=2))
     show([_row(one) for one in body["letters"]], _LISTED, as_json=False)
@@ -69,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _count(arguments: argparse.Namespace) -> int:
-    body = _get(arguments, "/v1/deadletters/counts", _filters(arguments))
+    body = ask(arguments, "/v1/deadletters/counts", _filters(arguments))
     if arguments.json:
         return say(json.dumps(body, indent=2))
     shown = ("stage", "code", "letters", "rows", "values", "replayed", "oldestTime", "newestTime")
@@ -78,7 +77,7 @@ def _count(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    body = _get(arguments, f"/v1/deadletters/{arguments.letter_id}", {"from": arguments.from_time})
+    body = ask(arguments, f"/v1/deadletters/{arguments.letter_id}", {"from": arguments.from_time})
     payload = base64.b64decode(body["payload"])
     if arguments.bytes is not None:
         arguments.bytes.write_bytes(payload)
@@ -115,7 +114,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 def _all(arguments: argparse.Namespace, params: dict[str, str | None]) -> Iterator[dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None:
-        page = _get(arguments, "/v1/deadletters", {**params, "limit": str(PAGE), "cursor": cursor})
+        page = ask(arguments, "/v1/deadletters", {**params, "limit": str(PAGE), "cursor": cursor})
         yield from page["letters"]
         cursor = page["nextCursor"]
 
@@ -132,7 +131,7 @@ def _sent(arguments: argparse.Namespace, letters: Sequence[dict[str, Any]]) -> I
         named = ("id", "partition", "offset", "stage", "code", "metric")
         chunk = [{name: one[name] for name in named} for one in placed[start : start + CHUNK]]
         body = {"dryRun": not arguments.run, "letters": chunk}
-        yield from _send(arguments, "/v1/deadletters/replay", body)["results"]
+        yield from send(arguments, "POST", "/v1/deadletters/replay", body)["results"]
 
 
 def _print_results(results: Sequence[dict[str, Any]], *, dry: bool) -> None:
@@ -159,23 +158,3 @@ def _filters(arguments: argparse.Namespace) -> dict[str, str | None]:
     found: dict[str, str | None] = {name: getattr(arguments, name) for name in FILTERS}
     replayed = {"yes": "true", "no": "false"}.get(getattr(arguments, "replayed", None) or "")
     return {**found, "from": arguments.from_time, "to": arguments.to_time, "replayed": replayed}
-
-
-def _get(arguments: argparse.Namespace, path: str, params: dict[str, str | None]) -> Any:
-    from secondsight.query.client import ApiClient, read_token
-
-    client = ApiClient(arguments.server, read_token(Path(arguments.token_file)))
-    try:
-        return client.get_json(path, params)
-    finally:
-        client.close()
-
-
-def _send(arguments: argparse.Namespace, path: str, body: dict[str, Any]) -> Any:
-    from secondsight.query.client import ApiClient, read_token
-
-    client = ApiClient(arguments.server, read_token(Path(arguments.token_file)))
-    try:
-        return client.send_json("POST", path, body)
-    finally:
-        client.close()

@@ -2,14 +2,24 @@
 
 import argparse
 import json
-from collections.abc import Callable
-from typing import Any
 
-from secondsight.administer.shell import AddCommand, Commands, audit, group, metadata, place, say, show
+from secondsight.administer.shell import (
+    AddCommand,
+    AddServer,
+    Commands,
+    ask,
+    audit,
+    group,
+    metadata,
+    place,
+    say,
+    send,
+    show,
+)
 from secondsight.errors import Rejected
 
 
-def add_debug(commands: Commands, add: AddCommand, add_server: Callable[[argparse.ArgumentParser], None]) -> None:
+def add_debug(commands: Commands, add: AddCommand, add_server: AddServer) -> None:
     """Add `debug`."""
     debug = group(commands, "debug", "every second of something for a while")
     start = add(
@@ -45,7 +55,7 @@ def add_debug(commands: Commands, add: AddCommand, add_server: Callable[[argpars
 def _debug_start(arguments: argparse.Namespace) -> int:
     asked = {name: getattr(arguments, name) for name in ("cluster", "host", "gpu", "job") if getattr(arguments, name)}
     asked |= {"minutes": arguments.minutes, "backMinutes": arguments.back}
-    told = _api(arguments, "POST", "/v1/debug", asked)
+    told = send(arguments, "POST", "/v1/debug", asked)
     say(f"session {told['sessionId']}: every second of {told['targetKind']} {told['target']} until {told['until']}")
     for note in told["notes"]:
         say(f"  {note}")
@@ -53,7 +63,7 @@ def _debug_start(arguments: argparse.Namespace) -> int:
 
 
 def _debug_list(arguments: argparse.Namespace) -> int:
-    told = _api(arguments, "GET", "/v1/debug", None)
+    told = ask(arguments, "/v1/debug", {})
     if arguments.json:
         return say(json.dumps(told, indent=2))
     shown = ("sessionId", "active", "targetKind", "target", "start", "until", "valuesPerSecond", "startedBy")
@@ -62,7 +72,7 @@ def _debug_list(arguments: argparse.Namespace) -> int:
 
 
 def _debug_stop(arguments: argparse.Namespace) -> int:
-    told = _api(arguments, "DELETE", f"/v1/debug/{arguments.session_id}", None)
+    told = send(arguments, "DELETE", f"/v1/debug/{arguments.session_id}")
     return say(f"session {told['sessionId']} has ended")
 
 
@@ -76,13 +86,3 @@ def _debug_budget(arguments: argparse.Namespace) -> int:
         set_budget(engine, arguments.tenant, values)
         audit(engine, arguments.tenant, "debug_budget", arguments.values)
     return say(f"debug sessions of tenant {arguments.tenant} may add {arguments.values} values/s")
-
-
-def _api(arguments: argparse.Namespace, method: str, path: str, body: dict[str, Any] | None) -> Any:
-    from secondsight.query.client import ApiClient, read_token
-
-    client = ApiClient(arguments.server, read_token(arguments.token_file))
-    try:
-        return client.send_json(method, path, body)
-    finally:
-        client.close()

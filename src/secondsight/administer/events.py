@@ -3,13 +3,10 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from secondsight.administer.shell import AddCommand, Commands, say, show
+from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, say, show
 
-AddServer = Callable[[argparse.ArgumentParser], None]
 FILTERS = ("metric", "kind", "cluster", "host", "gpu", "job", "team", "severity", "code")
 _SHOWN = ("time", "end", "metric", "code", "host", "entity", "job", "text")
 
@@ -35,18 +32,12 @@ def add_events(commands: Commands, add: AddCommand, add_server: AddServer) -> No
 
 
 def _events(arguments: argparse.Namespace) -> int:
-    from secondsight.query.client import ApiClient, read_token
-
     filters = {name: getattr(arguments, name) for name in FILTERS}
     if arguments.infos:
         filters = {name: value for name, value in filters.items() if name not in ("severity", "code")}
     params = {**filters, "from": arguments.from_time, "to": arguments.to_time, "limit": arguments.limit}
     params["history"] = "true" if arguments.history and not arguments.infos else None
-    client = ApiClient(arguments.server, read_token(Path(arguments.token_file)))
-    try:
-        body = client.get_json("/v1/infos" if arguments.infos else "/v1/events", params)
-    finally:
-        client.close()
+    body = ask(arguments, "/v1/infos" if arguments.infos else "/v1/events", params)
     if arguments.json:
         return say(json.dumps(body, indent=2))
     found = body["facts" if arguments.infos else "events"]

@@ -1,14 +1,15 @@
-"""What the commands of administration share: their parsers, the metadata store, the audit, and how rows are shown.
+"""What the commands of administration share: parsers, the metadata store, the api, the audit, and how rows are shown.
 
 Tokens, plans and stages are kept in the metadata store, and the commands open it where it is: they run beside the
-platform, by whoever may read its folder. Nothing of the platform is imported before its command runs.
+platform, by whoever may read its folder. Others go through the api, with a token. Nothing of the platform is imported
+before its command runs.
 """
 
 import argparse
 import getpass
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +21,14 @@ from secondsight.errors import Rejected
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from secondsight.query.client import ApiClient
+
 Commands = Any
 """What `argparse` gives for sub-commands; its parsers are those of `cli`."""
 
 AddCommand = Callable[[Commands, str, str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
+AddServer = Callable[[argparse.ArgumentParser], None]
+"""Adds the options that say where the api is, and which token it is asked with."""
 
 
 def group(commands: Commands, name: str, text: str) -> Commands:
@@ -54,6 +59,37 @@ def metadata(arguments: argparse.Namespace) -> "Iterator[Engine]":
         yield engine
     finally:
         engine.dispose()
+
+
+def ask(arguments: argparse.Namespace, path: str, params: Mapping[str, str | None]) -> Any:
+    """Return what the api answers to a GET; parameters without a value are left out.
+
+    Raises:
+        Rejected, Retryable: As the api says.
+    """
+    with _api(arguments) as client:
+        return client.get_json(path, params)
+
+
+def send(arguments: argparse.Namespace, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Return what the api answers to a request with a body.
+
+    Raises:
+        Rejected, Retryable: As the api says.
+    """
+    with _api(arguments) as client:
+        return client.send_json(method, path, body)
+
+
+@contextmanager
+def _api(arguments: argparse.Namespace) -> "Iterator[ApiClient]":
+    from secondsight.query.client import ApiClient, read_token
+
+    client = ApiClient(arguments.server, read_token(arguments.token_file))
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def audit(engine: "Engine", tenant_id: str, action: str, detail: str) -> None:
