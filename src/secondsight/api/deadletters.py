@@ -8,11 +8,10 @@ from pydantic import Field
 
 from secondsight.api.debug import Operator
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Time
+from secondsight.api.parameters import Names, PageParameters, Time, next_cursor, span_of, words_of
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.query.deadletters import Asked, DeadLetterReader
-from secondsight.query.plan import Span
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
@@ -111,7 +110,7 @@ def dead_letters(
     return LetterPage(
         letters=[LetterAnswer(**_letter(row)) for row in page.rows],
         total=page.total,
-        next_cursor=str(end) if end < page.total else None,
+        next_cursor=next_cursor(end, page.total),
     )
 
 
@@ -163,17 +162,15 @@ def dead_letter(
 def _asked(services: Services, asked: LetterParameters, *, payload: bool = False) -> Asked:
     now_ms = services.clock.now_ms()
     to_ms = parse_time(asked.to, now_ms) + (asked.to == "now")
-    span = Span(parse_time(asked.from_, now_ms), to_ms)
-    if span.from_ms >= span.to_ms:
-        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
+    span = span_of(parse_time(asked.from_, now_ms), to_ms)
     return Asked(
         span,
-        clusters=_split(asked.cluster),
-        hosts=_split(asked.host),
-        collectors=_split(asked.collector),
-        stages=_split(asked.stage),
-        codes=_split(asked.reason),
-        metrics=_split(asked.metric),
+        clusters=words_of(asked.cluster),
+        hosts=words_of(asked.host),
+        collectors=words_of(asked.collector),
+        stages=words_of(asked.stage),
+        codes=words_of(asked.reason),
+        metrics=words_of(asked.metric),
         ids=_ids(asked.id),
         replayed=asked.replayed,
         payload=payload,
@@ -183,7 +180,7 @@ def _asked(services: Services, asked: LetterParameters, *, payload: bool = False
 
 
 def _ids(text: str) -> tuple[int, ...]:
-    words = _split(text)
+    words = words_of(text)
     if not all(len(word) == ID_DIGITS and set(word) <= set("0123456789abcdef") for word in words):
         raise Rejected("bad_id", f"{text[:64]!r} is no id of a dead letter", f"{ID_DIGITS} digits, 0 to 9 and a to f")
     return tuple(int(word, 16) for word in words)
@@ -205,7 +202,3 @@ def _letter(row: Mapping[str, Any]) -> dict[str, Any]:
         "has_payload": row["payload_characters"] > 0,
         "replayed_time": format_time(row["replayed_ms"]) if row["replayed_ms"] else None,
     }
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (word.strip() for word in text.split(","))))

@@ -8,12 +8,11 @@ from pydantic import Field
 
 from secondsight.access.scope import Scope
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Time, Word
+from secondsight.api.parameters import Names, PageParameters, Time, Word, next_cursor, span_of, words_of
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.events import EVENTS, HISTORY, INFOS, Asked, EventReader, Page
-from secondsight.query.plan import Span
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
@@ -112,7 +111,7 @@ class EventParameters(FactParameters):
 def events(services: Shared, scope: Reader, asked: Annotated[EventParameters, Query()]) -> EventPage:
     """Return events by the time at which they happened or began, newest first."""
     table = HISTORY if asked.history else EVENTS
-    wanted = _asked(services, asked, table, codes=_codes(asked.code), severities=_split(asked.severity))
+    wanted = _asked(services, asked, table, codes=_codes(asked.code), severities=words_of(asked.severity))
     page, quality = _read(services, scope, wanted)
     return EventPage(events=[_event(row, services) for row in page.rows], **quality)
 
@@ -126,21 +125,19 @@ def infos(services: Shared, scope: Reader, asked: Annotated[FactParameters, Quer
 
 def _asked(services: Services, asked: FactParameters, table: str, **more: Any) -> Asked:
     now_ms = services.clock.now_ms()
-    span = Span(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
-    if span.from_ms >= span.to_ms:
-        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
-    kinds = _split(asked.kind)
+    span = span_of(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
+    kinds = words_of(asked.kind)
     known = [kind.value for kind in EntityKind]
     if not set(kinds) <= set(known):
         raise Rejected("bad_kind", f"{asked.kind!r} names no kind of entity", f"one of {', '.join(known)}")
-    places = {name: _split(getattr(asked, name)) for name in ("cluster", "host", "gpu", "job", "team", "model")}
+    places = {name: words_of(getattr(asked, name)) for name in ("cluster", "host", "gpu", "job", "team", "model")}
     return Asked(
         span,
         Filters(**places),
         table,
-        metrics=tuple(services.catalog.resolve(name).name for name in _split(asked.metric)),
+        metrics=tuple(services.catalog.resolve(name).name for name in words_of(asked.metric)),
         kinds=kinds,
-        entities=_split(asked.entity),
+        entities=words_of(asked.entity),
         limit=parse_limit(asked.limit),
         offset=parse_cursor(asked.cursor),
         **more,
@@ -154,7 +151,7 @@ def _read(services: Services, scope: Scope, asked: Asked) -> tuple[Page, dict[st
     late = progress.complete_through_ms is None or progress.complete_through_ms < min(asked.span.to_ms, now_ms)
     return page, {
         "total": page.total,
-        "next_cursor": str(end) if end < page.total else None,
+        "next_cursor": next_cursor(end, page.total),
         "complete_through": None if progress.complete_through_ms is None else format_time(progress.complete_through_ms),
         "data_freshness_ms": None if progress.newest_ms is None else max(0, now_ms - progress.newest_ms),
         "partial": False,
@@ -198,11 +195,7 @@ def _event(row: Mapping[str, Any], services: Services) -> EventAnswer:
 
 
 def _codes(text: str) -> tuple[int, ...]:
-    words = _split(text)
+    words = words_of(text)
     if not all(word.removeprefix("-").isdecimal() and len(word) < 19 for word in words):
         raise Rejected("bad_code", f"{text!r} is no list of codes", "codes are whole numbers")
     return tuple(map(int, words))
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (word.strip() for word in text.split(","))))

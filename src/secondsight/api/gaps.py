@@ -18,13 +18,12 @@ from secondsight.access.maintenance import (
 from secondsight.access.scope import Scope
 from secondsight.api.debug import Operator
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Time, Word
+from secondsight.api.parameters import Names, PageParameters, Time, Word, next_cursor, span_of, words_of
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.gapreader import Explained
 from secondsight.query.gaps import Filled
-from secondsight.query.plan import Span
 from secondsight.query.reasons import EXPECTED, Reason
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.stories import Story, stories_of
@@ -113,10 +112,8 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
     if kind is None:
         raise Rejected("bad_kind", f"{asked.kind!r} is no kind of entity with gaps", f"one of {', '.join(KINDS)}")
     now_ms = services.clock.now_ms()
-    span = Span(parse_time(asked.from_, now_ms), min(parse_time(asked.to, now_ms), now_ms))
-    if span.from_ms >= span.to_ms:
-        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
-    filters = Filters(cluster=_split(asked.cluster), host=_split(asked.host), gpu=_split(asked.gpu))
+    span = span_of(parse_time(asked.from_, now_ms), min(parse_time(asked.to, now_ms), now_ms))
+    filters = Filters(cluster=words_of(asked.cluster), host=words_of(asked.host), gpu=words_of(asked.gpu))
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     if asked.filled:
@@ -133,7 +130,7 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
         missing=sum(one.gap.expected for one in mine),
         shed=sum(one.gap.expected for one in mine if one.reason is Reason.SHED),
         reasons={reason: count for reason in Reason if (count := sum(one.reason is reason for one in mine))},
-        next_cursor=str(end) if end < len(items) else None,
+        next_cursor=next_cursor(end, len(items)),
     )
 
 
@@ -278,7 +275,7 @@ def _reasons(text: str) -> frozenset[Reason]:
     if not text:
         return frozenset(Reason)
     found: set[Reason] = set()
-    for word in _split(text):
+    for word in words_of(text):
         if word == "findings":
             found |= set(Reason) - EXPECTED
         elif word in set(Reason):
@@ -286,10 +283,6 @@ def _reasons(text: str) -> frozenset[Reason]:
         else:
             raise Rejected("bad_reason", f"{word!r} is no reason", f"one of findings, {', '.join(Reason)}")
     return frozenset(found)
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (word.strip() for word in text.split(","))))
 
 
 def _gap(one: Explained, kind: EntityKind) -> GapAnswer:
@@ -321,7 +314,7 @@ def _filled_page(found: Sequence[Filled], kind: EntityKind, page: tuple[int, int
         missing=0,
         shed=0,
         reasons={Reason.NETWORK: len(found)} if found else {},
-        next_cursor=str(end) if end < len(found) else None,
+        next_cursor=next_cursor(end, len(found)),
     )
 
 

@@ -6,13 +6,11 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Time
+from secondsight.api.parameters import Names, PageParameters, Time, next_cursor, span_of, words_of
 from secondsight.api.services import Reader, Shared
-from secondsight.errors import Rejected
 from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.process.ledger import SHED
 from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts, Waiting
-from secondsight.query.plan import Span
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.said import SaidReader, Short, State
 from secondsight.query.times import format_time, parse_time
@@ -131,15 +129,13 @@ class LedgerParameters(PageParameters):
 def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Query()]) -> LedgerPage:
     """Return per collector and minute what was told and what became of it."""
     now_ms = services.clock.now_ms()
-    span = Span(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
-    if span.from_ms >= span.to_ms:
-        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
+    span = span_of(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
     start, limit = parse_cursor(asked.cursor), parse_limit(asked.limit)
     wanted = Asked(
         span,
-        clusters=_split(asked.cluster),
-        hosts=_split(asked.host),
-        collectors=_split(asked.collector),
+        clusters=words_of(asked.cluster),
+        hosts=words_of(asked.host),
+        collectors=words_of(asked.collector),
         limit=limit,
         offset=start,
         unbalanced=asked.unbalanced,
@@ -153,12 +149,8 @@ def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Q
         short=[_short(one) for one in said.shorts],
         said=said.minutes,
         total=page.total,
-        next_cursor=str(end) if end < page.total else None,
+        next_cursor=next_cursor(end, page.total),
     )
-
-
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (word.strip() for word in text.split(","))))
 
 
 def _entry(one: Entry) -> EntryAnswer:

@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from secondsight.errors import Rejected
+from secondsight.query.plan import Span
 from secondsight.query.request import Filters, QueryText
 
 Names = Annotated[str, Field(max_length=40_000, description="One value, or several separated by commas.")]
@@ -130,3 +132,24 @@ class TopParameters(PlaceParameters):
             group_by=self.by,
             limit=5_000,
         )
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the values that commas separate."""
+    return tuple(filter(None, (word.strip() for word in text.split(","))))
+
+
+def span_of(from_ms: int, to_ms: int) -> Span:
+    """Return a range of time that holds something.
+
+    Raises:
+        Rejected(bad_range): It ends before it begins.
+    """
+    if from_ms >= to_ms:
+        raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
+    return Span(from_ms, to_ms)
+
+
+def next_cursor(end: int, total: int) -> str | None:
+    """Return where the page after one begins that ends at `end`, None after the last."""
+    return str(end) if end < total else None

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from secondsight.api.models import CatalogAnswer, CollectorAnswer, CollectorPage, MetricAnswer
-from secondsight.api.parameters import PageParameters
+from secondsight.api.parameters import PageParameters, next_cursor
 from secondsight.api.services import Reader, Shared
 from secondsight.catalog.metric import Metric
 from secondsight.query.aggregates import legal_aggregates
@@ -34,7 +34,7 @@ def collectors(services: Shared, scope: Reader, asked: Annotated[PageParameters,
     return CollectorPage(
         collectors=[_collector(row, now_ms) for row in rows[start:end]],
         total=len(rows),
-        next_cursor=str(end) if end < len(rows) else None,
+        next_cursor=next_cursor(end, len(rows)),
     )
 
 
