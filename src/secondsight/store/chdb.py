@@ -21,10 +21,12 @@ from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
 from secondsight.store.statement import (
     DEADLINE_SECONDS,
-    KILL_GRACE_SECONDS,
     WAIT_FOR_READER_SECONDS,
     insert_statement,
     is_read,
+    kill_after_seconds,
+    kill_statement,
+    marked,
 )
 from secondsight.store.watchdog import Watchdog
 
@@ -108,9 +110,9 @@ class ChdbStore:
         use = self._reading() if is_read(sql) else self._writing()
         limits = dict(settings or {})
         marker = uuid.uuid4().hex
-        deadline_seconds = float(limits.get("max_execution_time") or self._deadline_seconds) + KILL_GRACE_SECONDS
+        deadline_seconds = kill_after_seconds(limits, self._deadline_seconds)
         with use as connection, self._watchdog.watching(marker, deadline_seconds):
-            return connection.run(f"/* {marker} */ {sql}", parameter_texts(params), limits)
+            return connection.run(marked(sql, marker), parameter_texts(params), limits)
 
     def close(self) -> None:
         """Wait for running statements, then close all connections; may be called twice."""
@@ -158,7 +160,7 @@ class ChdbStore:
     def _kill(self, marker: str) -> None:
         try:
             with self._kill_lock:
-                self._anchor.query(f"KILL QUERY WHERE startsWith(query, '/* {marker} */') ASYNC")
+                self._anchor.query(kill_statement(marker))
         except RuntimeError as error:
             raise failure_of(str(error)) from None
 

@@ -10,9 +10,8 @@ from pyarrow import flight as untyped_flight
 from secondsight.errors import Retryable
 from secondsight.store.failures import StoreBusy
 from secondsight.store.messages import decode_failure, encode_request
-from secondsight.store.statement import DEADLINE_SECONDS, KILL_GRACE_SECONDS, WAIT_FOR_READER_SECONDS
+from secondsight.store.statement import ANSWER_GRACE_SECONDS, WAIT_FOR_READER_SECONDS, kill_after_seconds
 
-ANSWER_GRACE_SECONDS = 5.0
 LIFE_SECONDS = 4.0
 """How long a server may take to say that it is alive, before it is asked anything that may take longer."""
 
@@ -106,5 +105,4 @@ class FlightStore:
 
 def _patience_seconds(settings: Mapping[str, Any] | None) -> float:
     """Return how long to wait for an answer: longer than the server's own deadline."""
-    limit_seconds = float((settings or {}).get("max_execution_time") or DEADLINE_SECONDS)
-    return limit_seconds + KILL_GRACE_SECONDS + WAIT_FOR_READER_SECONDS + ANSWER_GRACE_SECONDS
+    return kill_after_seconds(settings) + WAIT_FOR_READER_SECONDS + ANSWER_GRACE_SECONDS

@@ -49,7 +49,7 @@ def parameter_text(value: Any) -> str:
         case str():
             return value.translate(_TEXT_ESCAPES)
         case list() | tuple() | set() | frozenset():
-            return f"[{','.join(_literal(item) for item in _ordered(value))}]"
+            return f"[{','.join(literal(item) for item in _ordered(value))}]"
         case _:
             return _scalar_text(value)
 
@@ -58,7 +58,8 @@ def _ordered(values: Any) -> Sequence[Any]:
     return sorted(values) if isinstance(values, set | frozenset) else values
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """Return a value as a literal of SQL, as inside a list."""
     match value:
         case None:
             return "NULL"
@@ -67,7 +68,7 @@ def _literal(value: Any) -> str:
         case datetime():
             return f"'{_scalar_text(value)}'"
         case list() | tuple():
-            return f"[{','.join(_literal(item) for item in value)}]"
+            return f"[{','.join(literal(item) for item in value)}]"
         case _:
             return _scalar_text(value)
 

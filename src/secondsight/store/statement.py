@@ -1,6 +1,8 @@
-"""Say what a statement is, how long it may run, and how an INSERT from Arrow reads."""
+"""Say what a statement is, how long it may run, how it is killed, and how an INSERT from Arrow reads."""
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +14,8 @@ ROWS = "arrow_rows"
 DEADLINE_SECONDS = 60.0
 KILL_GRACE_SECONDS = 1.0
 WAIT_FOR_READER_SECONDS = 30.0
+ANSWER_GRACE_SECONDS = 5.0
+"""How long an answer may be on its way after its deadline."""
 
 _READS = re.compile(
     r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*\(*\s*(?:SELECT|WITH|EXPLAIN|SHOW|DESCRIBE|DESC|EXISTS)\b",
@@ -24,6 +28,27 @@ def is_read(sql: str) -> bool:
     return _READS.match(sql) is not None
 
 
+def kill_after_seconds(settings: Mapping[str, Any] | None, deadline_seconds: float = DEADLINE_SECONDS) -> float:
+    """Return when a statement is killed: one second after its `max_execution_time`, or else after a deadline."""
+    return float((settings or {}).get("max_execution_time") or deadline_seconds) + KILL_GRACE_SECONDS
+
+
+def marked(sql: str, marker: str) -> str:
+    """Return a statement that can be killed by its marker."""
+    return f"/* {marker} */ {sql}"
+
+
+def kill_statement(marker: str, on_cluster: str = "") -> str:
+    """Return the statement that kills what is `marked`."""
+    return f"KILL QUERY{on_cluster} WHERE startsWith(query, '{marked('', marker).strip()}') ASYNC"
+
+
+def wide_columns(names: Iterable[str]) -> list[str]:
+    """Return the columns of 128 bits that come as halves X_hi and X_lo, sorted."""
+    known = set(names)
+    return sorted(name[:-3] for name in known if name.endswith("_hi") and f"{name[:-3]}_lo" in known)
+
+
 def insert_statement(table: str, schema: pa.Schema) -> str:
     """Return the INSERT that fills a table's columns from an Arrow table called `ROWS`."""
     expressions = _expressions(schema.names)
@@ -34,10 +59,10 @@ def insert_statement(table: str, schema: pa.Schema) -> str:
 
 def _expressions(names: list[str]) -> dict[str, str]:
     """Return column -> expression, joining the two halves of wide integers."""
-    wide = {name[:-3] for name in names if name.endswith("_hi") and f"{name[:-3]}_lo" in names}
+    wide = wide_columns(names)
     halves = {f"{name}{half}" for name in wide for half in ("_hi", "_lo")}
     joined = {
         name: f"bitOr(bitShiftLeft(toUInt128({quoted(name + '_hi')}), 64), toUInt128({quoted(name + '_lo')}))"
-        for name in sorted(wide)
+        for name in wide
     }
     return {name: quoted(name) for name in names if name not in halves} | joined

@@ -21,11 +21,17 @@ from secondsight.store.deployment import Deployment
 from secondsight.store.failures import StoreBusy
 from secondsight.store.params import parameter_texts
 from secondsight.store.schema import create_database
-from secondsight.store.statement import DEADLINE_SECONDS, KILL_GRACE_SECONDS, WAIT_FOR_READER_SECONDS, is_read
+from secondsight.store.statement import (
+    ANSWER_GRACE_SECONDS,
+    DEADLINE_SECONDS,
+    WAIT_FOR_READER_SECONDS,
+    is_read,
+    kill_after_seconds,
+    kill_statement,
+    marked,
+)
 from secondsight.store.watchdog import Watchdog
 
-ANSWER_GRACE_SECONDS = 5.0
-"""How long an answer may be on its way after its deadline."""
 WRITERS = 4
 _READS = {"readonly": 2, "cancel_http_readonly_queries_on_client_close": 1}
 _ANSWERS = {"default_format": "ArrowStream", "output_format_arrow_compression_method": "none"}
@@ -108,11 +114,11 @@ class ClickHouseStore:
         self._make_database()
         limits = dict(settings or {})
         marker = uuid.uuid4().hex
-        deadline_seconds = float(limits.get("max_execution_time") or self._deadline_seconds) + KILL_GRACE_SECONDS
+        deadline_seconds = kill_after_seconds(limits, self._deadline_seconds)
         whole, fields = split_params(sql, parameter_texts(params))
         told = {**(_READS if reads else _WRITES), **_ANSWERS, **limits, "max_query_size": len(whole) + (1 << 18)}
         patience_seconds = max(deadline_seconds, 0.0) + ANSWER_GRACE_SECONDS
-        statement = Statement(f"/* {marker} */ {whole}".encode(), self._told(told), patience_seconds, fields)
+        statement = Statement(marked(whole, marker).encode(), self._told(told), patience_seconds, fields)
         connections = self._reading if reads else self._writing
         with connections.turn(WAIT_FOR_READER_SECONDS), self._watchdog.watching(marker, deadline_seconds):
             answer = connections.send(statement)
@@ -143,5 +149,5 @@ class ClickHouseStore:
         return {"database": self._config.database, **setting_texts(settings)}
 
     def _kill(self, marker: str) -> None:
-        kill = f"KILL QUERY{self.deployment.on_cluster} WHERE startsWith(query, '/* {marker} */') ASYNC"
+        kill = kill_statement(marker, self.deployment.on_cluster)
         self._writing.send(Statement(kill.encode(), {}, self._config.connect_seconds + ANSWER_GRACE_SECONDS))

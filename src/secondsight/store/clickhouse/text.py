@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from secondsight.errors import Rejected
+from secondsight.store.params import literal
 from secondsight.store.spec import quoted
+from secondsight.store.statement import wide_columns
 
 PARAMETER_BYTES = 1_000
 """Longest list that is sent as a parameter: servers and proxies before them bound the length of an address."""
@@ -36,7 +38,7 @@ def split_params(sql: str, params: Mapping[str, str]) -> tuple[str, dict[str, st
     }
 
     def written(found: re.Match[str]) -> str:
-        return f"CAST({_literal(params[found[1]])} AS {found[2]})" if found[1] in long else found[0]
+        return f"CAST({literal(params[found[1]])} AS {found[2]})" if found[1] in long else found[0]
 
     return _LIST.sub(written, sql), {name: text for name, text in params.items() if name not in long}
 
@@ -52,18 +54,12 @@ def setting_texts(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def _joined(rows: pa.Table) -> pa.Table:
     """Return the rows with each pair of halves as one column of 16 bytes, least significant first."""
-    for name in [name[:-3] for name in rows.column_names if name.endswith("_hi")]:
-        if f"{name}_lo" in rows.column_names:
-            halves = [rows.column(f"{name}{half}").to_numpy() for half in ("_lo", "_hi")]
-            whole = pa.py_buffer(np.stack(halves, axis=1).astype("<u8"))
-            wide = pa.FixedSizeBinaryArray.from_buffers(pa.binary(WIDE_BYTES), rows.num_rows, [None, whole])
-            rows = rows.drop_columns([f"{name}_hi", f"{name}_lo"]).append_column(name, wide)
+    for name in wide_columns(rows.column_names):
+        halves = [rows.column(f"{name}{half}").to_numpy() for half in ("_lo", "_hi")]
+        whole = pa.py_buffer(np.stack(halves, axis=1).astype("<u8"))
+        wide = pa.FixedSizeBinaryArray.from_buffers(pa.binary(WIDE_BYTES), rows.num_rows, [None, whole])
+        rows = rows.drop_columns([f"{name}_hi", f"{name}_lo"]).append_column(name, wide)
     return rows
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _setting_name(name: str) -> str:
