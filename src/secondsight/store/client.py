@@ -1,7 +1,8 @@
 """Read a store that another process owns, through its Flight server, and hand it rollups to write."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,10 @@ class FlightStore:
             Retryable: The server is away, stopped, restarting or busy; inserting the same rows again is right.
         """
         options = _flight.FlightCallOptions(timeout=_patience_seconds(None))
-        client = self._connected()
-        try:
-            list(client.list_actions(_flight.FlightCallOptions(timeout=LIFE_SECONDS)))
+        with self._living() as client:
             writer, _ = client.do_put(_flight.FlightDescriptor.for_command(table.encode()), data.schema, options)
             with writer:
                 writer.write_table(data)
-        except _flight.FlightServerError as error:
-            raise decode_failure(error.extra_info) from None
-        except (_flight.FlightError, OSError) as error:
-            self._forget(client)
-            raise StoreBusy(f"the store server is away: {type(error).__name__}", retry_after_seconds=1.0) from None
 
     def query(
         self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
@@ -65,20 +59,26 @@ class FlightStore:
         """
         ticket = _flight.Ticket(encode_request(sql, params, settings))
         options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
-        client = self._connected()
-        try:
-            list(client.list_actions(_flight.FlightCallOptions(timeout=LIFE_SECONDS)))
+        with self._living() as client:
             return client.do_get(ticket, options).read_all()
-        except _flight.FlightServerError as error:
-            raise decode_failure(error.extra_info) from None
-        except (_flight.FlightError, OSError) as error:
-            self._forget(client)
-            raise StoreBusy(f"the store server is away: {type(error).__name__}", retry_after_seconds=1.0) from None
 
     def close(self) -> None:
         """Close the connection; may be called twice."""
         self._closed = True
         self._forget(self._client)
+
+    @contextmanager
+    def _living(self) -> Iterator[Any]:
+        """Give a client whose server says that it is alive; what fails of its calls becomes the project's errors."""
+        client = self._connected()
+        try:
+            list(client.list_actions(_flight.FlightCallOptions(timeout=LIFE_SECONDS)))
+            yield client
+        except _flight.FlightServerError as error:
+            raise decode_failure(error.extra_info) from None
+        except (_flight.FlightError, OSError) as error:
+            self._forget(client)
+            raise StoreBusy(f"the store server is away: {type(error).__name__}", retry_after_seconds=1.0) from None
 
     def _connected(self) -> Any:
         with self._lock:
