@@ -88,32 +88,24 @@ def backlog_bytes(root: Path, topic: str, group: str) -> int:
 
     Exact at segment borders and when nothing is behind; inside a segment records are taken to be of one size.
     """
-    offsets = group_offsets(root, topic, group)
-    return sum(
-        _partition_backlog_bytes(root / topic / str(number), offsets.get(number, 0))
-        for number in partition_numbers(root / topic)
-    )
+    return sum(size_bytes for _, size_bytes in backlog(root, topic, group).values())
 
 
 def backlog(root: Path, topic: str, group: str) -> dict[int, tuple[int, int]]:
     """Return partition -> (records, about how many bytes) that a group has not committed."""
     offsets = group_offsets(root, topic, group)
-    found = {}
-    for number in partition_numbers(root / topic):
-        folder, offset = root / topic / str(number), offsets.get(number, 0)
-        limit = read_committed(folder)
-        records = 0 if limit is None else max(limit.next_offset - offset, 0)
-        found[number] = (records, _partition_backlog_bytes(folder, offset))
-    return found
+    numbers = partition_numbers(root / topic)
+    return {number: _partition_backlog(root / topic / str(number), offsets.get(number, 0)) for number in numbers}
 
 
-def _partition_backlog_bytes(folder: Path, offset: int) -> int:
+def _partition_backlog(folder: Path, offset: int) -> tuple[int, int]:
     limit = read_committed(folder)
     if limit is None or offset >= limit.next_offset:
-        return 0
+        return 0, 0
     bases = [base for base in segment_bases(folder) if base <= limit.base]
     ends = [*bases[1:], limit.next_offset]
-    return sum(_behind_bytes(folder, base, end, offset, limit) for base, end in zip(bases, ends, strict=False))
+    behind = (_behind_bytes(folder, base, end, offset, limit) for base, end in zip(bases, ends, strict=False))
+    return limit.next_offset - offset, sum(behind)
 
 
 def _behind_bytes(folder: Path, base: int, end: int, offset: int, limit: Committed) -> int:
