@@ -12,7 +12,7 @@ from secondsight.log.topics import Topic
 
 WAIT_SECONDS = 10.0
 _GONE = frozenset({kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE})
-_NOT_YET = frozenset({kafka.KafkaError._PARTITION_EOF})
+_NOT_THERE = _GONE | {kafka.KafkaError._PARTITION_EOF}
 
 
 class KafkaRecords:
@@ -41,7 +41,7 @@ class KafkaRecords:
         if message is None:
             raise Retryable(f"topic {self._name} did not answer for record {offset} of partition {partition}")
         failure = message.error()
-        if failure is not None and failure.code() in _GONE | _NOT_YET:
+        if failure is not None and failure.code() in _NOT_THERE:
             return None
         if failure is not None:
             raise self._trouble.failure(f"topic {self._name} cannot be read", failure)
