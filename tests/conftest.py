@@ -1,4 +1,4 @@
-"""What all tests share: the loud list of tests that could not run here, and that every module closes its files."""
+"""What all tests share: a hot store, the list of tests that could not run here, and that modules close their files."""
 
 import gc
 import re
@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from secondsight.store.chdb import ChdbStore
 
 settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("secondsight")
@@ -50,6 +54,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: next((place for place, name in enumerate(LONG) if item.path.name.startswith(name)), len(LONG))
     )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ChdbStore]":
+    """A hot store with the tables of the shipped catalogue, for all tests of a module."""
+    from secondsight.catalog.load import load_catalog  # imported by those alone who need the engine
+    from secondsight.store.chdb import ChdbStore
+    from secondsight.store.migrate import migrate
+
+    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
+    migrate(opened, load_catalog())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def tenant() -> str:
+    """A tenant that no other test has."""
+    from process_rig import new_tenant
+
+    return new_tenant()
 
 
 @pytest.fixture(scope="module", autouse=True)

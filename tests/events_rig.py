@@ -20,7 +20,6 @@ from secondsight.log.embedded import EmbeddedConsumer
 from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP
 from secondsight.process.run import Processor
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 
 __all__ = ["NOW_MS", "Platform", "platform"]
 
@@ -129,10 +128,3 @@ def platform(
             yield made
         finally:
             made.stop()
-
-
-def open_store(folder: Path, catalogue: tuple[Path, ...] = ()) -> ChdbStore:
-    """Return a store with the tables of a catalogue."""
-    store = ChdbStore(folder, readers=2)
-    migrate(store, load_catalog(catalogue))
-    return store

@@ -20,6 +20,7 @@ T0 = 1_700_000_010_000
 CATALOG = load_catalog()
 BOOT = "11111111-2222-3333-4444-555555555555"
 OTHER_BOOT = "99999999-2222-3333-4444-555555555555"
+_tenants = itertools.count()
 
 
 class MemoryLog:
@@ -151,9 +152,30 @@ def envelope_bytes(body, ingest_ms, *, tenant="t1", cluster="k1", kind=RecordTyp
     return encode_envelope(Envelope(kind, tenant, "eu", cluster, ingest_ms, body))
 
 
+def new_tenant():
+    """Return a tenant that no other test has."""
+    return f"tenant-{next(_tenants)}"
+
+
 def allocation(entity, start, end=None, version=1, job="j1", team="team-a"):
     texts = {"job_id": job, "workload_id": f"w-{job}", "owner_team": team, "model_id": "m1"}
     return Event("job_gpu_allocation", entity, "", start, 0, end, version, texts)
+
+
+class Counting:
+    """A store that counts statements."""
+
+    def __init__(self, store):
+        self._store = store
+        self.calls = 0
+
+    def insert(self, table, data):
+        self.calls += 1
+        self._store.insert(table, data)
+
+    def query(self, sql, params=None, settings=None):
+        self.calls += 1
+        return self._store.query(sql, params, settings)
 
 
 class Rig:

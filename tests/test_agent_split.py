@@ -4,7 +4,6 @@ import random
 from dataclasses import replace
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +11,6 @@ from process_rig import BOOT, CATALOG, T0, Rig, content_of
 from secondsight.agent.write.split import Splitter
 from secondsight.catalog.metric import MetricType
 from secondsight.model import EntityKind, Priority, Quality
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.content import Content, Event, HistogramColumn, HistogramRows, Info
 from secondsight.wire.frame import Stamp, decode, encode
 from secondsight.wire.schema import Definitions, make_schema
@@ -99,14 +96,6 @@ def test_a_metric_that_the_catalogue_does_not_know_is_of_the_last_class():
     whole = content_of({("GPU-a", "", 0): {GPU[0]: 1}}, ticks=[T0])
     renamed = make_schema(whole.schema.kind, [replace(whole.schema.columns[0], metric="gpu_new")])
     assert list(SPLITTER.split(replace(whole, schema=renamed))) == [Priority.P2]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 def gpu_content(chance: random.Random, number: int) -> Content:

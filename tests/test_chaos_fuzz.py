@@ -8,13 +8,13 @@ Bodies of foreign protocols are in `test_foreign_fuzz`, frames without a gateway
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from events_rig import Platform, open_store, platform
+from events_rig import Platform, platform
 from gateway_fixture import FRAMES, NOW_MS, content, frame, stamp
 from secondsight.errors import Rejected
 from secondsight.store.chdb import ChdbStore
@@ -101,13 +101,6 @@ SAMPLES: dict[str, Sample] = {
     "cloud events": ("/v1/events", "application/cloudevents+json", damaged_json(json.dumps(CLOUD).encode())),
     "events with odd fields": ("/v1/events", "application/json", damaged_event),
 }
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = open_store(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.close()
 
 
 def attack(site: Platform, sample: Sample, bodies: int, seed: int) -> Counter[str]:

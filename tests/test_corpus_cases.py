@@ -7,7 +7,6 @@ Beside each case stand variants of the same fault.
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from secondsight.errors import Rejected
 from secondsight.mapping.identity import Origin
 from secondsight.model import Quality
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 
 CASES = Path(__file__).parent / "cases"
 FOLDERS = ("exposition", "scrape", "smi", "counters")
@@ -318,14 +316,6 @@ def test_025_any_violation_in_any_spelling(name: str) -> None:
 
 
 # counters
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 REPLAYS = "gpu_pcie_correctable_errors_total"

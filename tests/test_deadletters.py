@@ -2,13 +2,13 @@
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from events_rig import NOW_MS, Api, Platform, open_store, platform
+from events_rig import NOW_MS, Api, Platform, platform
 from foreign_index import first_request, series_message, snappy
 from gateway_fixture import column, content, frame, stamp
 from secondsight.catalog.load import load_catalog
@@ -28,13 +28,6 @@ START = NOW_MS - 10**6
 STRAIN, TOUCH = "gpu_lab_strain_ratio", "gpu_lab_touch"
 REMOTE_WRITE = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
 TABLES = ("events", "event_history", "dead_letters", "ledger", "gpu_1s", "gpu_30s", "progress", "entities")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = open_store(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from events_rig import NOW_MS, Platform, open_store, platform
+from events_rig import NOW_MS, Platform, platform
 from secondsight.access.eventids import FORGET_SECONDS, KEPT_MS, Claim, EventIds, Held, id_hash
 from secondsight.access.metadata import open_metadata
 from secondsight.catalog.load import load_catalog
@@ -29,13 +29,6 @@ READING = Reading(load_catalog(), "ops", NOW_MS, Bounds(300_000, 86_400_000))
 EXIT = {"metric": "job_exit", "time": NOW_MS - 5000, "job": "j1", "code": 0}
 
 XID_LINE = json.dumps({"metric": "gpu_xid", "time": NOW_MS, "host": "h1", "gpu": GPU, "code": 79}).encode()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = open_store(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """From foreign requests to tables: the processor makes of them what it makes of an agent's frames."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,10 @@ from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 from secondsight.gateway.foreign.sender import Sender, Settings, Who
 from secondsight.gateway.foreign.taken import Taken
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
 PLACE = [("UUID", GPU), ("Hostname", "node-a"), ("job", "dcgm")]
 CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = ChdbStore(tmp_path_factory.mktemp("store"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 def sender(name: str = "prom", protocol: str = "remote-write") -> Sender:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from process_rig import CATALOG, T0, Rig, frame_bytes
+from process_rig import T0, Rig, frame_bytes, new_tenant
 from query_fixture import scope_of
 from secondsight.access.maintenance import MaintenanceWindow
 from secondsight.clock import ManualClock
@@ -18,22 +18,11 @@ from secondsight.query.gaps import Seen, Stretch, gaps_of
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
 from secondsight.query.request import Filters
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
 
 CASES = Path(__file__).parent / "cases" / "gaps"
 POWER = "gpu_power_watts"
 CHUNK = 60
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +45,7 @@ class Scene:
     """Hosts that report as a case says, second by second."""
 
     def __init__(self, case):
-        self.tenant = f"gaps-{next(_tenants)}"
+        self.tenant = new_tenant()
         self.case = case
         self.end_ms = T0 + 1000 * case.get("seconds", 300)
         self.sends = []

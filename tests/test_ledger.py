@@ -1,6 +1,5 @@
 """The ledger balances: what frame headers count is what the tables hold, or stands there with a reason."""
 
-import itertools
 import json
 import logging
 import random
@@ -12,13 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from process_rig import CATALOG, T0, Rig, frame_bytes
+from process_rig import CATALOG, T0, Rig, frame_bytes, new_tenant
 from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
 from secondsight.process.balance import SETTLED_MS, Checker, differences
 from secondsight.process.ledger import Account, Ledger, Name, Ticks, Told, read_records, write_records
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.store.schema import tables
 from secondsight.wire.content import Event
 from secondsight.wire.envelope import RecordType
@@ -31,19 +28,6 @@ SPOOLED = ((5, 600, 4000), (2, 300, 1000))
 """Records, bytes and age in milliseconds of two spools."""
 FAR_MS = 3_600_000
 LATER = T0 + 240 * FAR_MS
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-def new_tenant():
-    return f"ledger-{next(_tenants)}"
 
 
 def entries(store, tenant, *outcomes):

@@ -1,13 +1,9 @@
 """Lives of agents, hosts, GPUs and jobs are put on record append-only: nothing is overwritten, by nobody."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from events_rig import open_store
 from process_rig import T0, Rig, allocation, frame_bytes
 from secondsight.agent.health.lives import before, lives
 from secondsight.agent.health.statefile import FILE, StateFile
@@ -17,13 +13,6 @@ from secondsight.store.layout import fixed_tables
 from secondsight.wire.content import Event
 
 POWER = "gpu_power_watts"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = open_store(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.close()
 
 
 def history(store: ChdbStore, tenant: str, metric: str) -> list[dict[str, Any]]:

@@ -1,33 +1,15 @@
 """What silent collectors left in memory goes, and who comes back goes on as if it had never gone."""
 
-import itertools
 import random
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from process_rig import CATALOG, T0, Rig, frame_bytes
+from process_rig import CATALOG, T0, Rig, frame_bytes, new_tenant
 from secondsight.model import EntityKind
 from secondsight.process.evict import SILENT_MS, Evictor
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from test_process_findings import UNCORRECTED, found
 from test_process_flow import ENERGY, METRICS, POWER, UTIL, anonymous, check_rollups, rollup_rows, steady, tables
-
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-def new_tenant():
-    return f"evict-{next(_tenants)}"
 
 
 def evictor(rig, **how):

@@ -1,6 +1,5 @@
 """Findings are what all stored samples say, whatever the order in which they came, and none is told twice."""
 
-import itertools
 import random
 
 import pytest
@@ -8,12 +7,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import findings_oracle
-from process_rig import BOOT, CATALOG, OTHER_BOOT, T0, Rig, allocation, frame_bytes
+from process_rig import BOOT, CATALOG, OTHER_BOOT, T0, Rig, allocation, frame_bytes, new_tenant
 from secondsight.catalog.findings import load_rules, parse_rules
 from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from test_process_flow import Failing, ms, raw_rows, steady
 
 REASONS, PENDING, MARGIN = "gpu_clock_event_reasons", "gpu_row_remap_pending", "gpu_temperature_margin_celsius"
@@ -22,24 +19,6 @@ ENERGY, LOST, LINK = "gpu_energy_joules_total", "gpu_lost", "gpu_nvlink_link_sta
 NAMES = [REASONS, PENDING, MARGIN, UNCORRECTED, CORRECTED, ENERGY, LOST, LINK]
 RULES = load_rules(CATALOG)
 GPU_RULES = [rule for rule in RULES if rule.kind is EntityKind.GPU and {m.name for m in rule.metrics} & set(NAMES)]
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def tenant():
-    return new_tenant()
-
-
-def new_tenant():
-    return f"finding-{next(_tenants)}"
 
 
 def event_rows(store, tenant, *, retracted=False):

@@ -1,18 +1,14 @@
-import itertools
 import random
 from dataclasses import replace
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import process_oracle
-from process_rig import BOOT, CATALOG, OTHER_BOOT, T0, Rig, allocation, envelope_bytes, frame_bytes
+from process_rig import BOOT, CATALOG, OTHER_BOOT, T0, Rig, allocation, envelope_bytes, frame_bytes, new_tenant
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind, Quality
 from secondsight.process.run import ProcessorConfig
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.envelope import RecordType
 
 POWER, ENERGY, UTIL = "gpu_power_watts", "gpu_energy_joules_total", "gpu_utilization_ratio"
@@ -22,24 +18,6 @@ NAMES = [metric.name for metric in METRICS]
 VOLATILE = {"version", "ingest_time"}
 TIMES = {"event_time", "ingest_time", "first_event_time", "last_event_time"}
 MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms")
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def tenant():
-    return new_tenant()
-
-
-def new_tenant():
-    return f"tenant-{next(_tenants)}"
 
 
 def ms(moment):

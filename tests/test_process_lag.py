@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from agent_fixture import answer_over_http, http_server
-from process_rig import CATALOG, T0, Rig
+from process_rig import T0, Rig
 from secondsight.agent.client.connection import Answer
 from secondsight.clock import SystemClock
 from secondsight.doctor.processor import processors
@@ -15,17 +15,7 @@ from secondsight.log.embedded import EmbeddedConsumer, EmbeddedLogWriter
 from secondsight.log.retention import backlog
 from secondsight.process.exposition import MetricsServer
 from secondsight.process.lag import Waiting, shown
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from test_process_flow import POWER, steady
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 def get(address):

@@ -1,36 +1,8 @@
-import pytest
-
-from process_rig import CATALOG, T0, Rig, allocation, frame_bytes
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
+from process_rig import T0, Counting, Rig, allocation, frame_bytes
 from test_process_flow import ENERGY, POWER, UTIL, check_rollups, raw_rows, rollup_rows, steady
 
 WINDOWS = 300
 END = T0 + 30_000 * WINDOWS
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-class Counting:
-    """A store that counts what it is asked."""
-
-    def __init__(self, store):
-        self._store = store
-        self.calls = 0
-
-    def insert(self, table, data):
-        self.calls += 1
-        self._store.insert(table, data)
-
-    def query(self, sql, params=None, settings=None):
-        self.calls += 1
-        return self._store.query(sql, params, settings)
 
 
 def wide(cells, sequence):

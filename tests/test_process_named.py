@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from process_rig import CATALOG, T0, Rig, allocation, frame_bytes
+from process_rig import CATALOG, T0, Rig, allocation, frame_bytes, new_tenant
 from query_fixture import scope_of
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
@@ -17,28 +17,17 @@ from secondsight.process.groups import agreed
 from secondsight.process.owners import JOB_LEAD_MS, Owners, root_column, root_of, roots_of
 from secondsight.query.request import QueryText, parse_query
 from secondsight.query.run import QueryRunner
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
 
 TRAINING, PROCESS, ENGINE = EntityKind.TRAINING, EntityKind.PROCESS_JOB, EntityKind.INFERENCE
 METRICS = {TRAINING: "training_step", PROCESS: "process_gpu_memory_bytes", ENGINE: "inference_requests_running"}
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 class Site:
     """A processor, rows of any kind each second, and allocations of GPUs."""
 
     def __init__(self, store: Any) -> None:
-        self.tenant = f"named-{next(_tenants)}"
+        self.tenant = new_tenant()
         self.store = store
         self.rig = Rig(store)
         self.sequence = itertools.count(1)

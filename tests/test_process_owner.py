@@ -7,34 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from process_rig import CATALOG, T0, Rig, frame_bytes
+from process_rig import T0, Rig, frame_bytes, new_tenant
 from secondsight.mapping.allocation import Holding, Owner, Share
 from secondsight.mapping.intervals import Intervals, Listing
 from secondsight.model import EntityKind
 from secondsight.process.enrich import NOBODY, Allocations, Fact
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
 
 POWER, ACTIVE = "gpu_power_watts", "gpu_sm_active_ratio"
 HOUR_MS = 3_600_000
 SILENCE_MS = 300_000
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 class Site:
     """A processor, rows of a GPU with a slice each second, and an agent's intervals."""
 
     def __init__(self, store: Any) -> None:
-        self.tenant = f"owner-{next(_tenants)}"
+        self.tenant = new_tenant()
         self.store = store
         self.rig = Rig(store)
         self.intervals = Intervals("test", SILENCE_MS)

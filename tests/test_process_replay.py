@@ -2,42 +2,16 @@
 
 import pytest
 
-from process_rig import CATALOG, T0, Rig, allocation, frame_bytes
+from process_rig import T0, Counting, Rig, allocation, frame_bytes
 from secondsight.errors import Retryable
 from secondsight.process import run
 from secondsight.process.findingbook import FindingBook
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from test_process_flow import ENERGY, POWER, check_rollups, raw_rows, rollup_rows
 
 HOSTS, WINDOWS = 12, 20
 SECONDS = range(0, 30 * WINDOWS, 10)
 FRAME_BYTES = 400
 """Less than a frame of these tests has."""
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-class Counting:
-    """A store that counts statements."""
-
-    def __init__(self, store):
-        self._store = store
-        self.calls = 0
-
-    def insert(self, table, data):
-        self.calls += 1
-        self._store.insert(table, data)
-
-    def query(self, sql, params=None, settings=None):
-        self.calls += 1
-        return self._store.query(sql, params, settings)
 
 
 def fleet_rig(store, tenant):

@@ -1,12 +1,11 @@
 """Several processors share the partitions of one log and one store: the tables are those of one processor alone."""
 
-import itertools
 import random
 from contextlib import suppress
 
 import pytest
 
-from process_rig import CATALOG, T0, MemoryLog, allocation, envelope_bytes, frame_bytes
+from process_rig import CATALOG, T0, MemoryLog, allocation, envelope_bytes, frame_bytes, new_tenant
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.contracts import Polled
 from secondsight.errors import Retryable
@@ -14,23 +13,12 @@ from secondsight.model import EntityKind
 from secondsight.process.run import Processor
 from secondsight.process.world import World
 from secondsight.selfmetrics import SelfMetrics
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
 
 POWER, ENERGY, REASONS = "gpu_power_watts", "gpu_energy_joules_total", "gpu_clock_event_reasons"
 PARTITIONS = 3
 HOUR_MS = 3_600_000
 VOLATILE = {"version", "tenant_id", "ingest_time"}
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 class Member:
@@ -79,7 +67,7 @@ class Shared:
 
     def __init__(self, store, count):
         self.store = store
-        self.tenant = f"shared-{next(_tenants)}"
+        self.tenant = new_tenant()
         self.clock = ManualClock(T0 + 200_000)
         self.log = MemoryLog(self.clock, PARTITIONS)
         self.members = [self.make() for _ in range(count)]

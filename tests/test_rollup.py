@@ -1,20 +1,15 @@
 """Rollups of 5 min, 1 h and 1 d equal what is worked out from the stored raw rows, whatever came when."""
 
-import itertools
-
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import rollup_oracle
-from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes
+from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes, new_tenant
 from secondsight.model import Quality
 from secondsight.rollup.run import Roller
 from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
-from secondsight.store.chdb import ChdbStore
 from secondsight.store.coarse import LEVELS
-from secondsight.store.migrate import migrate
 
 T0 = 1_700_006_400_000
 """Start of an hour, half an hour before the end of a day."""
@@ -28,24 +23,6 @@ MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms")
 ATTRIBUTION = ("job_id", "workload_id", "owner_team", "model_id")
 WIDTHS = {level.name: level.width_ms for level in LEVELS}
 DAY_MS = 86_400_000
-_tenants = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def tenant():
-    return new_tenant()
-
-
-def new_tenant():
-    return f"tenant-{next(_tenants)}"
 
 
 def read(store, table, tenant, where="1"):

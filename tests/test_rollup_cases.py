@@ -6,25 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from process_rig import CATALOG, frame_bytes
+from process_rig import frame_bytes
 from rollup_oracle import nearest_rank
 from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
-from secondsight.store.chdb import ChdbStore
-from secondsight.store.migrate import migrate
 from test_rollup import Site, read
 
 CASES = Path(__file__).parent / "cases"
 CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus" / "cases"
 TEMPERATURE, COUNTER = "gpu_temperature_celsius", "gpu_pcie_correctable_errors_total"
 RATE = "gpu_pcie_transmit_bytes_per_second"
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 def lines(number):

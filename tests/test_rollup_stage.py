@@ -5,20 +5,10 @@ import pytest
 from process_rig import CATALOG
 from secondsight.errors import Rejected, Retryable
 from secondsight.rollup.run import SEEN_SECONDS, Roller
-from secondsight.store.chdb import ChdbStore
 from secondsight.store.client import FlightStore
 from secondsight.store.coarse import others_tables
-from secondsight.store.migrate import migrate
 from secondsight.store.serve import start_store_server
 from test_rollup import DAY_MS, ENERGY, POWER, T0, WIDTHS, Site, read
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    opened = ChdbStore(tmp_path_factory.mktemp("hot"))
-    migrate(opened, CATALOG)
-    yield opened
-    opened.close()
 
 
 class Dying:

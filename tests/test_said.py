@@ -1,13 +1,11 @@
 """Custody between agent and log: what an agent says that it sent of a minute against what came."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from events_rig import open_store, platform
+from events_rig import platform
 from gateway_fixture import content, stamp
 from process_rig import T0, Rig, frame_bytes
 from secondsight.access.identity import Role
@@ -29,13 +27,6 @@ M0 = T0 - T0 % MINUTE_MS + MINUTE_MS
 POWER = "gpu_power_watts"
 SAYS = ("agent_minute_start_seconds", "agent_minute_rows", "agent_minute_values")
 WAITS = ("agent_spool_waiting_records", "agent_spool_waiting_age_seconds")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
-    opened = open_store(tmp_path_factory.mktemp("store"))
-    yield opened
-    opened.close()
 
 
 class Site:
