@@ -32,9 +32,10 @@ from secondsight.gateway.enrol import Attempts, Enrolments, Rate
 from secondsight.gateway.events.intake import EventIntake
 from secondsight.gateway.events.routes import EventRoutes
 from secondsight.gateway.foreign.intake import ForeignIntake
-from secondsight.gateway.foreign.routes import BodyLimits, ForeignRoutes
+from secondsight.gateway.foreign.routes import ForeignRoutes
 from secondsight.gateway.foreign.sender import Settings as ForeignSettings
 from secondsight.gateway.frames import Verdict, answer_body, require_host
+from secondsight.gateway.front import BodyLimits, Front
 from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
@@ -60,8 +61,6 @@ MS_PER_HOUR = 3_600_000
 PLAN_HEADER = b"x-secondsight-plan"
 PRIORITY_HEADER, URGENT = b"x-secondsight-priority", b"0"
 """By which a sender says that all frames of a body are of class P0."""
-
-DROP_REASONS: Mapping[str, str] = {"future_time": "future", "too_old": "too_old", "bad_schema": "schema"}
 
 _log = logging.getLogger(__name__)
 _Pair = tuple[bytes, bytes]
@@ -101,10 +100,11 @@ class Gateway:
         self.selfmetrics = SelfMetrics()
         self._durations = Durations()
         self._authenticator = Authenticator(stores.metadata, clock)
-        terms = Terms(round(config.agent_token_days * MS_PER_DAY), round(config.agent_token_grace_hours * MS_PER_HOUR))
-        self._enrolments = Enrolments(stores.metadata, self._authenticator, terms, clock)
+        self._enrolments = Enrolments(stores.metadata, self._authenticator, _terms(config), clock)
         self._attempts = Attempts(Rate(config.enrol_burst, config.enrol_per_second), clock)
         self.door = make_door(config, Gauges(stores.backlog_bytes, stores.disk_bytes), clock)
+        body_limits = BodyLimits(config.body_bytes, config.body_timeout_seconds)
+        self._front = Front(self._collector, self.door, body_limits, self.selfmetrics)
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
         self._policies_read: asyncio.Task[None] | None = None
@@ -130,12 +130,11 @@ class Gateway:
     def _routes(self, bounds: Bounds, catalog: Catalog) -> dict[str, tuple[str, Handler]]:
         """Return the routes of what is no frame, and of what is sent again: path -> name, handler of its POST."""
         config, stores, clock = self._config, self._stores, self._clock
-        limits = BodyLimits(config.body_bytes, config.body_timeout_seconds)
         settings, series = _foreign_settings(config, bounds), config.foreign_series_in_all
         points = ForeignIntake(self._intake, catalog, settings, self.door, clock, series)
         events = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, clock)
-        foreign = ForeignRoutes(points, self._collector, self.door, limits, self.selfmetrics)
-        event_routes = EventRoutes(events, self._collector, self.door, limits, self.selfmetrics)
+        foreign = ForeignRoutes(points, self._front)
+        event_routes = EventRoutes(events, self._front)
         ways = Ways(self._records.submit, stores.record_at, events, points, foreign.decoder)
         judge = Judge(catalog, bounds, partial(get_definitions, stores.metadata))
         asking = Asking(self._authenticator, stores.metadata, self.door.pressure)
@@ -277,11 +276,10 @@ class Gateway:
         identity = await self._collector(request)
         request.require_content(CONTENT_TYPE)
         entry = await self.door.open(identity, urgent=request.headers.get(PRIORITY_HEADER) == URGENT)
-        config = self._config
-        with Body(self.door.pressure, config.body_bytes, config.body_timeout_seconds, entry) as body:
+        with self._front.body(entry) as body:
             content = await body.read(request)
             verdict = await self._intake.take(identity, entry, content)
-        self._count(verdict, len(content))
+        self._front.count(verdict, len(content))
         answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
         return Answer(200, answer, headers=self._plan_header(identity, verdict))
 
@@ -355,20 +353,6 @@ class Gateway:
         )
         return Answer(200, body.encode(), b"text/plain; version=0.0.4; charset=utf-8")
 
-    def _count(self, verdict: Verdict, body_bytes: int) -> None:
-        count = self.selfmetrics.count
-        count("gateway_body_bytes_total", body_bytes)
-        for outcome, rows in verdict.rows.items():
-            count("ingest_records_total", rows, outcome=outcome)
-        for code, rows in verdict.dropped_rows.items():
-            count("ingest_dropped_records_total", rows, reason=DROP_REASONS.get(code, "poison"))
-        frames = {"accepted": len(verdict.accepted), "duplicate": verdict.duplicate, "refused": verdict.refused}
-        for outcome, number in frames.items():
-            if number:
-                count("gateway_frames_total", number, outcome=outcome)
-        for _, refusal in verdict.rejected:
-            count("gateway_refused_items_total", code=refusal.code)
-
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
@@ -378,6 +362,10 @@ class Gateway:
                 await self.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+
+def _terms(config: GatewayConfig) -> Terms:
+    return Terms(round(config.agent_token_days * MS_PER_DAY), round(config.agent_token_grace_hours * MS_PER_HOUR))
 
 
 def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:

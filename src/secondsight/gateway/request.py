@@ -44,14 +44,21 @@ class Request(NamedTuple):
         scheme, _, secret = self.headers.get(b"authorization", b"").partition(b" ")
         return secret.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
 
+    def header(self, name: bytes) -> str:
+        """Return a header in lower case, "" where there is none."""
+        return self.headers.get(name, b"").decode("latin-1").strip().lower()
+
+    def media_type(self) -> str:
+        """Return what the body claims to be, without parameters."""
+        return self.header(b"content-type").partition(";")[0].strip()
+
     def require_content(self, content_type: bytes) -> None:
         """Check what the body claims to be.
 
         Raises:
             Rejected(content_type, content_encoding)
         """
-        sent = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if sent != content_type:
+        if self.media_type() != content_type.decode():
             raise Rejected("content_type", f"the body is not {content_type.decode()}", "set Content-Type to it")
         if self.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise Rejected("content_encoding", "frames are compressed by themselves", "send no Content-Encoding")

@@ -1,54 +1,38 @@
 """Serve `POST /v1/events`."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 import orjson
 
-from secondsight.access.identity import Identity
 from secondsight.errors import Rejected
 from secondsight.gateway.answer import STATUS, Answer
-from secondsight.gateway.door import Door
 from secondsight.gateway.events.body import Pieces, read_body
 from secondsight.gateway.events.intake import EventIntake, Outcome
-from secondsight.gateway.foreign.bodies import unpack
-from secondsight.gateway.foreign.routes import OTLP_ENCODINGS, BodyLimits
+from secondsight.gateway.foreign.bodies import HTTP_ENCODINGS, unpack
 from secondsight.gateway.frames import REJECTED_MAXIMUM
-from secondsight.gateway.request import Body, Request
-from secondsight.selfmetrics import SelfMetrics
+from secondsight.gateway.front import Front
+from secondsight.gateway.request import Request
 
 LARGE_BYTES = 64 << 10
 """A larger body is read in a thread: others do not wait for it."""
-
-Authenticate = Callable[[Request], Awaitable[Identity]]
 
 
 class EventRoutes:
     """The route of events. Lives in one event loop."""
 
-    def __init__(
-        self,
-        intake: EventIntake,
-        authenticate: Authenticate,
-        door: Door,
-        limits: BodyLimits,
-        metrics: SelfMetrics,
-    ) -> None:
+    def __init__(self, intake: EventIntake, front: Front) -> None:
         self._intake = intake
-        self._authenticate = authenticate
-        self._door = door
-        self._limits = limits
-        self._metrics = metrics
+        self._front = front
 
     async def post_events(self, request: Request) -> Answer:
         """Take one event or a list of them; one alone that is refused answers with the status of its reason."""
-        identity = await self._authenticate(request)
-        entry = await self._door.open(identity, urgent=True)
-        limits = self._limits
-        with Body(self._door.pressure, limits.received_bytes, limits.timeout_seconds, entry) as body:
+        front = self._front
+        identity = await front.authenticate(request)
+        entry = await front.door.open(identity, urgent=True)
+        with front.body(entry) as body:
             content = await body.read(request)
-            read = partial(_read, request, content, self._limits.unpacked_bytes)
-            turns = self._door.turns
+            read = partial(_read, request, content, front.limits.unpacked_bytes)
+            turns = front.door.turns
             pieces = await turns.run(entry, len(content), read) if len(content) > LARGE_BYTES else read()
             outcome = await self._intake.take(identity, entry, pieces.items)
         self._count(outcome, len(content))
@@ -56,20 +40,19 @@ class EventRoutes:
         return _answer(outcome, refused)
 
     def _count(self, outcome: Outcome, body_bytes: int) -> None:
-        self._metrics.count("gateway_body_bytes_total", body_bytes)
+        count = self._front.metrics.count
+        count("gateway_body_bytes_total", body_bytes)
         for name, number in (("accepted", outcome.accepted), ("duplicate", outcome.duplicate)):
             if number:
-                self._metrics.count("gateway_events_total", number, outcome=name)
+                count("gateway_events_total", number, outcome=name)
         for error in outcome.rejected.values():
-            self._metrics.count("gateway_events_total", outcome="refused")
-            self._metrics.count("gateway_refused_items_total", code=error.code)
+            count("gateway_events_total", outcome="refused")
+            count("gateway_refused_items_total", code=error.code)
 
 
 def _read(request: Request, content: bytes, limit_bytes: int) -> Pieces:
-    headers = request.headers
-    encoding = headers.get(b"content-encoding", b"").strip().lower().decode("latin-1")
-    content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
-    return read_body(unpack(content, encoding, OTLP_ENCODINGS, limit_bytes), content_type, headers)
+    body = unpack(content, request.header(b"content-encoding"), HTTP_ENCODINGS, limit_bytes)
+    return read_body(body, request.media_type(), request.headers)
 
 
 def _answer(outcome: Outcome, refused: Rejected | None) -> Answer:

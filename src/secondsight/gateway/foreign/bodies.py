@@ -172,3 +172,12 @@ def _too_large(limit_bytes: int) -> Rejected:
     return Rejected(
         "body_too_large", f"the body unpacks to more than {limit_bytes} bytes", "send fewer samples at once"
     )
+
+
+HTTP_ENCODINGS: Mapping[str, Unpack] = {
+    "": plain,
+    "identity": plain,
+    "gzip": gunzip,
+    "zstd": unzstd,
+    "deflate": inflate,
+}
