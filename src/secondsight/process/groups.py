@@ -93,9 +93,6 @@ class Groups:
             return [], 0
         return (self._spans(group) if group.facts else []), group.versions & _VERSIONS
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
     def count_old(self, key: GroupKey, versions: int) -> None:
         """Take note of the sum of versions of facts that are too old to be kept one by one."""
         self._groups.setdefault(key, Group()).versions += versions

@@ -15,19 +15,9 @@ from secondsight.errors import Permanent
 from secondsight.process.apply import Applier
 from secondsight.process.batch import Batch
 from secondsight.process.columns import SchemaPlan
-from secondsight.process.deadletter import (
-    Position,
-    code_of,
-    gateway_row,
-    refused_row,
-    undecoded_row,
-)
+from secondsight.process.deadletter import Position, code_of, gateway_row, refused_row, undecoded_row
 from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, Subjects, decode_rows
-from secondsight.process.land import (
-    Row,
-    Source,
-    plan_row,
-)
+from secondsight.process.land import Row, Source, plan_row
 from secondsight.process.lander import Lander
 from secondsight.process.ledger import name_of
 from secondsight.process.restamp import Restamper

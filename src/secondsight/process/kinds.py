@@ -120,11 +120,6 @@ class KindState:
     def _expect(self, *sizes: int) -> None:
         self._expected_rows = max(MIN_ROWS, self._expected_rows * 7 // 8, *sizes)
 
-    def hosts_of(self, series: NDArray[np.int32]) -> list[str]:
-        """Return the distinct hosts of some series."""
-        codes = np.unique(self.series.codes(HOST)[series])
-        return [self.series.names[HOST].items[code] for code in codes.tolist()]
-
     def _root_of(self, names: Names) -> str:
         subject = (names[TENANT], names[CLUSTER], names[ENTITY], names[PART])
         return root_of(self.kind, names[HOST], subject)

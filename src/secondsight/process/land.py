@@ -14,7 +14,7 @@ import numpy as np
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.process.decode import origin_of
-from secondsight.process.enrich import FIELDS, NOBODY, Attribution, Fact
+from secondsight.process.enrich import FIELDS, Attribution, Fact
 from secondsight.process.pieces import Origin
 from secondsight.process.sources import source_rank
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, WideColumn, arrow_table
@@ -331,8 +331,3 @@ _NUMBERS: tuple[tuple[str, Any], ...] = (
 
 def _number_type(type_: str) -> Any:
     return next(dtype for name, dtype in _NUMBERS if name in type_)
-
-
-def nobody(_entity: str, _part: str, _time_ms: int) -> Attribution:
-    """Attribute nothing to anybody."""
-    return NOBODY

@@ -4,7 +4,6 @@ Metrics that are present in the same rows share one `Pattern`, so that weights a
 Rows are sorted by (series, event time). A segment is the part of one series under one attribution.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,8 +181,3 @@ def _starts(numbers: Rows) -> Rows:
 
 def _of(values: NDArray[Any], rows: Rows | None) -> NDArray[Any]:
     return values if rows is None else values[rows]
-
-
-def nothing(columns: int, series: Sequence[int] | Rows) -> I64:
-    """Return times of samples that are not there, shape (columns, series)."""
-    return np.zeros((columns, len(series)), np.int64)
