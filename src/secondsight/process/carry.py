@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.process.columns import Layout
-from secondsight.process.window import Cells, Priors
+from secondsight.process.window import Cells, Priors, empty_priors
 
 FOLLOWED = (RollupSet.INCREASE, RollupSet.STATE)
 """Rollup sets whose members need the sample before the window."""
@@ -62,8 +62,7 @@ class Carry:
 
     def _empty(self, group: int, series: int) -> Priors:
         metrics = self._layout.groups[group]
-        shape = (len(metrics.metrics), series)
-        return Priors(np.zeros(shape, metrics.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+        return empty_priors(len(metrics.metrics), series, metrics.dtype)
 
     def _reserve(self, series: NDArray[np.int32]) -> None:
         needed = int(series.max()) + 1 if series.size else 0

@@ -13,7 +13,7 @@ from secondsight.process.raw import selection_of
 from secondsight.process.series import I32
 from secondsight.process.sources import source_rank
 from secondsight.process.stamps import Stamps
-from secondsight.process.window import Cells, Priors, Rollup, Samples
+from secondsight.process.window import Cells, Priors, Rollup, Samples, no_priors
 
 MAX_ROWS = 120_000
 """Rows that are rolled up at once, so that temporary arrays stay small."""
@@ -83,8 +83,7 @@ def carried_priors(state: KindState, window: Window, samples: Samples, series: I
     """Return the last samples that the carry has of distinct series; exact where the carry is older than the window."""
     found = []
     for (group, columns), cells in zip(used_groups(window), samples.cells, strict=True):
-        shape = (len(cells.metrics), series.size)
-        priors = Priors(np.zeros(shape, cells.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+        priors = no_priors(cells, series.size)
         some = followed(cells)
         kept = state.carry.priors(group, columns[some], series)
         _fill(priors, some, kept, samples.start_ms)
@@ -101,8 +100,7 @@ def stored_priors(
     known = np.flatnonzero(at >= 0)
     found = []
     for (group, columns), cells in zip(used_groups(window), samples.cells, strict=True):
-        shape = (len(cells.metrics), series.size)
-        priors = Priors(np.zeros(shape, cells.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+        priors = no_priors(cells, series.size)
         source, chosen = stored[1][group], np.ix_(columns, at[known])
         priors.values[:, known] = source.values[chosen]
         priors.time_ms[:, known] = source.time_ms[chosen]

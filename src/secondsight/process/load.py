@@ -18,7 +18,7 @@ from secondsight.process.owners import root_column
 from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.process.pieces import Block, Origin, Piece, select_rows, with_own_origins
 from secondsight.process.series import I32
-from secondsight.process.window import Priors
+from secondsight.process.window import Priors, empty_priors
 from secondsight.store.schema import raw_table, rollup_table
 from secondsight.store.spec import quoted
 
@@ -348,8 +348,7 @@ def last_rows(
 def lasts_of(rows: Any, group: MetricGroup, state: KindState) -> Priors:
     """Return the samples of some of `last_rows`, of the metrics of a group; none of those that were not asked for."""
     count = rows.num_rows if rows is not None else 0
-    shape = (len(group.metrics), count)
-    lasts = Priors(np.zeros(shape, group.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+    lasts = empty_priors(len(group.metrics), count, group.dtype)
     for place, metric in enumerate(group.metrics):
         if count and f"{metric.name}.v" in rows.column_names:
             lasts.values[place] = _nullable(rows, f"{metric.name}.v", group.dtype)[0]

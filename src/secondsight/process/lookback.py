@@ -13,7 +13,7 @@ from secondsight.process.load import START, last_rows, lasts_of, next_rows, seri
 from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.process.pieces import Rows
 from secondsight.process.series import I32
-from secondsight.process.window import Priors
+from secondsight.process.window import Priors, empty_priors
 
 Lasts = tuple[I32, list[Priors]]
 """Series, per group of the layout their last samples."""
@@ -52,8 +52,7 @@ def load_lasts_before(
 def _newest(lasts: Priors, rows: Rows, heads: Rows) -> Priors:
     """Return the newest sample of each metric and series; the rows are sorted by (series, time)."""
     if not rows.size or not lasts.values.shape[0]:
-        shape = (lasts.values.shape[0], 0 if not rows.size else heads.size)
-        return Priors(np.zeros(shape, lasts.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+        return empty_priors(lasts.values.shape[0], heads.size if rows.size else 0, lasts.values.dtype)
     places = np.where(lasts.time_ms[:, rows] > 0, np.arange(rows.size), 0)
     best = rows[np.maximum(np.maximum.reduceat(places, heads, axis=1), heads)]
     values, times, epochs = (

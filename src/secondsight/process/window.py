@@ -204,9 +204,14 @@ def _rows(samples: Samples, full: Pattern, first: Rows) -> Rollup:
 
 
 def no_priors(cells: Cells, series: int) -> Priors:
+    """Return priors of the metrics of some cells that know nothing."""
+    return empty_priors(len(cells.metrics), series, cells.values.dtype)
+
+
+def empty_priors(metrics: int, series: int, dtype: "np.dtype[Any]") -> Priors:
     """Return priors that know nothing."""
-    shape = (len(cells.metrics), series)
-    return Priors(np.zeros(shape, cells.values.dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
+    shape = (metrics, series)
+    return Priors(np.zeros(shape, dtype), np.zeros(shape, np.int64), np.zeros(shape, np.int32))
 
 
 def _roll_group(rollup: Rollup, part: _Part) -> None:
