@@ -1,6 +1,5 @@
 """Findings worked out slowly from stored raw rows, one sample at a time: what the processor's must be."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import process_oracle
@@ -18,9 +17,7 @@ class Found:
 
 def expected(rules, rows):
     """Return {(event, code, host, entity, part, collector, begin, end, count, severity)} for rows with times in ms."""
-    chains = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row["event_time"]):
-        chains[row["host_id"], row["entity"], row["part"], row["collector_id"]].append(row)
+    chains = process_oracle.chains_of(rows)
     answer = set()
     for rule in rules:
         for series, chain in chains.items():
@@ -74,13 +71,13 @@ def _counted(rule, metric, chain):
     own = [row for row in chain if row[metric.name] is not None]
     windows = {}
     for row in own:
-        before = process_oracle._before(own, row)
+        before = process_oracle.before(own, row)
         if before is None:
             continue
-        gain, reset = process_oracle._gain(metric, before, row)
+        gain, reset = process_oracle.gain(metric, before, row)
         amount = reset if rule.restarts else gain or 0
         gap = row["event_time"] - before["event_time"]
-        if not amount or not (rule.restarts or process_oracle._is_legal(metric, row[metric.name], gain, gap)):
+        if not amount or not (rule.restarts or process_oracle.is_legal(metric, row[metric.name], gain, gap)):
             continue
         time = row["event_time"]
         found = windows.setdefault(time // WINDOW_MS, Found(time, time, 0))

@@ -1,94 +1,51 @@
-"""Rollups worked out slowly from stored raw rows, one sample at a time: what the processor's must equal."""
+"""Rollups of any width worked out slowly from stored raw rows, one sample at a time: what the tables must equal."""
 
+import bisect
 from collections import defaultdict
-from fractions import Fraction
 
 from secondsight.catalog.metric import RollupSet
 from secondsight.process.counters import starts_at_zero
 
+BASE_MS = 30_000
+"""What a sample covers ends with the window of 30 s that it lies in, at every resolution."""
 LOOKBACK_MS = 3_600_000
 ATTRIBUTION = ("job_id", "workload_id", "owner_team", "model_id")
 
 
-def roll_up(metrics, rows):
-    """Return {(series, window start, attribution): row} for raw rows given as dicts with times in ms."""
-    chains = defaultdict(list)
-    for row in rows:
-        chains[row["host_id"], row["entity"], row["part"], row["collector_id"]].append(row)
+def roll_up(metrics, rows, width_ms=BASE_MS):
+    """Return {(host, entity, part, collector, window start, attribution): row} for raw rows as dicts, times in ms.
+
+    The `sketches` of a row are {metric: [(value, weight)]} of all whose percentiles are kept.
+    """
     answer = {}
-    for series, chain in chains.items():
-        chain.sort(key=lambda row: row["event_time"])
+    for series, chain in chains_of(rows).items():
         groups = defaultdict(list)
         for row in chain:
-            start = row["event_time"] // 30_000 * 30_000
+            start = row["event_time"] // width_ms * width_ms
             groups[start, tuple(row[name] for name in ATTRIBUTION)].append(row)
+        own = {metric.name: [row for row in chain if row[metric.name] is not None] for metric in metrics}
         for (start, attribution), members in groups.items():
-            answer[(*series, start, attribution)] = _row(metrics, chain, members, start + 30_000)
+            answer[(*series, start, attribution)] = _row(metrics, own, chain, members)
     return answer
 
 
-def _covered(chain, row, end):
-    following = [other["event_time"] for other in chain if other["event_time"] > row["event_time"]]
-    return min([row["event_time"] + max(row["interval_ms"], 1), end, *following[:1]]) - row["event_time"]
+def chains_of(rows):
+    """Return {(host, entity, part, collector): rows in order of time}."""
+    chains = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["event_time"]):
+        chains[row["host_id"], row["entity"], row["part"], row["collector_id"]].append(row)
+    return chains
 
 
-def _row(metrics, chain, members, end):
-    made = {
-        "samples": len(members),
-        "covered_ms": sum(_covered(chain, row, end) for row in members),
-        "first_event_time": members[0]["event_time"],
-        "last_event_time": members[-1]["event_time"],
-        "interval_ms": max(row["interval_ms"] for row in members),
-        "covered_other": {},
-        "increase_other": {},
-        "resets": {},
-        "changes": {},
-        "state_ms": {},
-    }
-    for metric in metrics:
-        own = [row for row in chain if row[metric.name] is not None]
-        inside = [row for row in own if row in members]
-        if inside:
-            _metric(made, metric, own, inside, end)
-    return made
-
-
-def _metric(made, metric, own, inside, end):
-    name = metric.name
-    weights = [_covered(own, row, end) for row in inside]
-    values = [row[name] for row in inside]
-    made[f"{name}_last"] = values[-1]
-    if sum(weights) != made["covered_ms"]:
-        made["covered_other"][name] = sum(weights)
-    if metric.rollup in (RollupSet.LEVEL, RollupSet.DISTRIBUTION):
-        made[f"{name}_sum"] = sum(value * weight for value, weight in zip(values, weights, strict=True))
-        made[f"{name}_min"], made[f"{name}_max"] = min(values), max(values)
-    if metric.rollup is RollupSet.DISTRIBUTION:
-        made[f"{name}_p95"] = _p95(values, weights)
-    if metric.rollup is RollupSet.INCREASE:
-        made[f"{name}_first"] = values[0]
-        _increase(made, metric, own, inside)
-    if metric.rollup is RollupSet.STATE:
-        _state(made, metric, own, inside, weights)
-
-
-def _p95(values, weights):
-    reached = 0
-    for value, weight in sorted(zip(values, weights, strict=True)):
-        reached += weight
-        if Fraction(reached, sum(weights)) >= Fraction(95, 100):
-            return value
-    raise AssertionError("no weight")
-
-
-def _before(own, row):
-    earlier = [other for other in own if other["event_time"] < row["event_time"]]
-    if not earlier or row["event_time"] - earlier[-1]["event_time"] > LOOKBACK_MS:
+def before(own, row):
+    """Return the row before one in its chain, or None where that is too long ago."""
+    place = bisect.bisect_left(own, row["event_time"], key=lambda other: other["event_time"])
+    if not place or row["event_time"] - own[place - 1]["event_time"] > LOOKBACK_MS:
         return None
-    return earlier[-1]
+    return own[place - 1]
 
 
-def _gain(metric, before, row):
+def gain(metric, before, row):
     """Return (what a pair adds or None, whether it is a reset)."""
     v1, v2 = before[metric.name], row[metric.name]
     boots = (before["boot_id"], row["boot_id"])
@@ -99,39 +56,93 @@ def _gain(metric, before, row):
     return (0, 0) if v1 - v2 <= v1 >> 30 else (v2, 1)
 
 
-def _is_legal(metric, value, gain, gap):
+def is_legal(metric, value, gain, gap):
+    """Tell whether a gain within so many milliseconds counts."""
     if gain is None or (metric.cap is not None and value >= metric.cap / metric.resolution):
         return False
     limit = metric.step_maximum
     return limit is None or gain <= limit / metric.resolution * (gap / 1000 + 1)
 
 
-def _increase(made, metric, own, inside):
-    name, total, spanned, resets, counted = metric.name, 0, 0, 0, False
-    for row in inside:
-        before = _before(own, row)
-        if before is None:
-            continue
-        gain, reset = _gain(metric, before, row)
-        resets += reset
-        gap = row["event_time"] - before["event_time"]
-        if _is_legal(metric, row[name], gain, gap):
-            total, spanned, counted = total + gain, spanned + gap, True
+def nearest_rank(weighted, percent):
+    """Return the least value whose share of the weight reaches a percentage."""
+    total, reached = sum(weight for _, weight in weighted), 0
+    for value, weight in sorted(weighted):
+        reached += weight
+        if reached * 100 >= total * percent:
+            return value
+    raise AssertionError("no weight")
+
+
+def _covered(times, row):
+    at = row["event_time"]
+    end = (at // BASE_MS + 1) * BASE_MS
+    following = bisect.bisect_right(times, at)
+    limits = [at + max(row["interval_ms"], 1), end, *times[following : following + 1]]
+    return min(limits) - at
+
+
+def _row(metrics, own, chain, members):
+    times = [row["event_time"] for row in chain]
+    made = {
+        "samples": len(members),
+        "covered_ms": sum(_covered(times, row) for row in members),
+        "first_event_time": members[0]["event_time"],
+        "last_event_time": members[-1]["event_time"],
+        "interval_ms": max(row["interval_ms"] for row in members),
+        **{name: {} for name in ("covered_other", "increase_other", "resets", "changes", "state_ms", "sketches")},
+    }
+    ids = {id(row) for row in members}
+    for metric in metrics:
+        inside = [row for row in own[metric.name] if id(row) in ids]
+        if inside:
+            _metric(made, metric, own[metric.name], inside)
+    return made
+
+
+def _metric(made, metric, own, inside):
+    name = metric.name
+    times = [row["event_time"] for row in own]
+    weights = [_covered(times, row) for row in inside]
+    values = [row[name] for row in inside]
+    weighted = list(zip(values, weights, strict=True))
+    made[f"{name}_last"] = values[-1]
+    if sum(weights) != made["covered_ms"]:
+        made["covered_other"][name] = sum(weights)
+    if metric.rollup in (RollupSet.LEVEL, RollupSet.DISTRIBUTION):
+        made[f"{name}_sum"] = sum(value * weight for value, weight in weighted)
+        made[f"{name}_min"], made[f"{name}_max"] = min(values), max(values)
+    if metric.rollup is RollupSet.DISTRIBUTION:
+        made["sketches"][name] = weighted
+    pairs = [(earlier, row) for row in inside if (earlier := before(own, row)) is not None]
+    if metric.rollup is RollupSet.INCREASE:
+        made[f"{name}_first"] = values[0]
+        _increase(made, metric, pairs)
+    if metric.rollup is RollupSet.STATE:
+        _state(made, metric, pairs, weighted)
+
+
+def _increase(made, metric, pairs):
+    name, total, spanned, counted = metric.name, 0, 0, False
+    for earlier, row in pairs:
+        gained, reset = gain(metric, earlier, row)
+        if reset:
+            made["resets"][name] = made["resets"].get(name, 0) + 1
+        gap = row["event_time"] - earlier["event_time"]
+        if is_legal(metric, row[name], gained, gap):
+            total, spanned, counted = total + gained, spanned + gap, True
     if counted:
         made[f"{name}_increase"] = total
         if spanned != made["covered_ms"]:
             made["increase_other"][name] = spanned
-    if resets:
-        made["resets"][name] = resets
 
 
-def _state(made, metric, own, inside, weights):
+def _state(made, metric, pairs, weighted):
     name = metric.name
-    changes = sum(1 for row in inside if (before := _before(own, row)) is not None and before[name] != row[name])
+    changes = sum(earlier[name] != row[name] for earlier, row in pairs)
     if changes:
         made["changes"][name] = changes
-    for row, weight in zip(inside, weights, strict=True):
-        value = row[name]
+    for value, weight in weighted:
         if metric.bitmask:
             keys = [f"{name}&{1 << bit}" for bit in range(value.bit_length()) if value >> bit & 1]
         else:

@@ -54,6 +54,8 @@ def check_rollups(store, tenant, metrics=METRICS):
         found[(*key, tuple(row[name] for name in process_oracle.ATTRIBUTION))] = row
     assert found.keys() == expected.keys()
     for key, made in expected.items():
+        sketches = made.pop("sketches")
+        made |= {f"{name}_p95": process_oracle.nearest_rank(sketch, 95) for name, sketch in sketches.items()}
         row = found[key] | {name: dict(found[key][name]) for name in MAPS}
         members = {name for name, value in row.items() if value is not None and name.startswith("gpu_")}
         assert {name: row[name] for name in made} == made, key

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-import rollup_oracle
+import process_oracle
 from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes, new_tenant
 from secondsight.model import Quality
 from secondsight.rollup.run import Roller
@@ -63,7 +63,7 @@ class Site:
         raw = read(self.store, "gpu_1s", self.tenant)
         for level in levels:
             width_ms = WIDTHS[level]
-            expected = rollup_oracle.roll_up(metrics, raw, width_ms)
+            expected = process_oracle.roll_up(metrics, raw, width_ms)
             found = {key_of(row): row for row in read(self.store, f"gpu_{level}", self.tenant, "samples > 0")}
             assert found.keys() == expected.keys(), level
             for key, made in expected.items():
@@ -88,10 +88,10 @@ def compare_sketch(row, name, weighted):
     assert sum(weights) == sum(weight for _, weight in weighted)
     assert sorted(set(bins.tolist())) == bins.tolist()
     for percent in (1, 50, 95, 99):
-        exact = rollup_oracle.nearest_rank(weighted, percent)
+        exact = process_oracle.nearest_rank(weighted, percent)
         figure = figures_of(bins)[np.searchsorted(np.cumsum(weights) * 100, sum(weights) * percent)]
         assert abs(figure - exact) <= RELATIVE_ERROR * abs(exact)
-    exact = rollup_oracle.nearest_rank(weighted, 95)
+    exact = process_oracle.nearest_rank(weighted, 95)
     assert abs(row[f"{name}_p95"] - exact) <= RELATIVE_ERROR * abs(exact) + 0.5
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from process_oracle import nearest_rank
 from process_rig import frame_bytes
-from rollup_oracle import nearest_rank
 from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
 from test_rollup import Site, read
 

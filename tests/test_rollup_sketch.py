@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollup_oracle import nearest_rank
+from process_oracle import nearest_rank
 from secondsight.rollup import wide
 from secondsight.rollup.sketch import RELATIVE_ERROR, bin_table, bins_of, figures_of, gather, quantile_bins
 
