@@ -15,15 +15,14 @@ from secondsight.access.identity import Identity
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, Refusal, refused_time
 from secondsight.gateway.known import KnownDefinitions
+from secondsight.gateway.records import QUARANTINE, Pair, record, stage_of
 from secondsight.gateway.repeats import Repeats, repeat_key
-from secondsight.wire.envelope import RecordType, envelope_bytes, partition_key
+from secondsight.wire.envelope import RecordType
 from secondsight.wire.frame import HeadView, check_body, split
 
 REFUSED_PAYLOAD_BYTES = 64 << 10
 REJECTED_MAXIMUM = 1000
 """Items of one answer; more are only counted, in `rejectedMore`."""
-
-QUARANTINE_CODES = frozenset({"future_time", "too_old"})
 
 RefuseSeries = Callable[[HeadView], Refusal | None]
 """Returns why the series of a frame, whose definitions are known, are beyond what its sender may have."""
@@ -34,11 +33,13 @@ class Post:
     """One request's frames, checked as far as their bytes alone allow.
 
     Attributes:
+        home: Tenant, region and cluster of its records.
         keys: Of each frame, by which it is known to be a repeat.
         faults: Index of a frame -> why its inline definitions could not be read.
     """
 
     identity: Identity
+    home: tuple[str, str, str]
     body: bytes
     heads: tuple[HeadView, ...]
     keys: tuple[int, ...]
@@ -60,7 +61,7 @@ class Verdict:
         dropped_rows: Tick rows not stored, by the code of their refusal.
     """
 
-    records: list[tuple[bytes, bytes]] = field(default_factory=list)
+    records: list[Pair] = field(default_factory=list)
     repeat_keys: dict[int, None] = field(default_factory=dict)
     accepted: list[HeadView] = field(default_factory=list)
     duplicate: int = 0
@@ -92,7 +93,7 @@ def post_of(identity: Identity, body: bytes, heads: tuple[HeadView, ...], ingest
     """Return the post of a body that needs no checks."""
     tenant_id, cluster_id = identity.tenant_id, identity.cluster_id
     keys = tuple([repeat_key(tenant_id, cluster_id, head) for head in heads])
-    return Post(identity, body, heads, keys, ingest_time_ms)
+    return Post(identity, (tenant_id, identity.region, cluster_id), body, heads, keys, ingest_time_ms)
 
 
 def cost_of(post: Post, repeats: Repeats) -> tuple[int, int]:
@@ -201,18 +202,19 @@ def _refusal(post: Post, head: HeadView, known: KnownDefinitions, bounds: Bounds
 def _accept(verdict: Verdict, post: Post, head: HeadView) -> None:
     verdict.accepted.append(head)
     verdict.rows["accepted"] += head.rows
-    verdict.records.append(_record(post, head, RecordType.FRAME, post.body[head.start : head.end]))
+    body = post.body[head.start : head.end]
+    verdict.records.append(record(RecordType.FRAME, post.home, head.host_id, post.ingest_time_ms, body))
 
 
 def _refuse(verdict: Verdict, post: Post, index: int, refusal: Refusal) -> None:
     head = post.heads[index]
-    quarantined = refusal.code in QUARANTINE_CODES
+    stage = stage_of(refusal.code)
     verdict.refused += 1
     verdict.rejected.append((index, refusal))
-    verdict.rows["quarantined" if quarantined else "rejected"] += head.rows
+    verdict.rows["quarantined" if stage == QUARANTINE else "rejected"] += head.rows
     verdict.dropped_rows[refusal.code] += head.rows
-    stage = "quarantine" if quarantined else "dead_letter"
-    verdict.records.append(_record(post, head, RecordType.REFUSED, _refused_body(post, head, refusal, stage)))
+    body = _refused_body(post, head, refusal, stage)
+    verdict.records.append(record(RecordType.REFUSED, post.home, head.host_id, post.ingest_time_ms, body))
 
 
 def _refused_body(post: Post, head: HeadView, refusal: Refusal, stage: str) -> bytes:
@@ -236,10 +238,3 @@ def _refused_body(post: Post, head: HeadView, refusal: Refusal, stage: str) -> b
             "payload_base64": base64.b64encode(payload).decode(),
         }
     )
-
-
-def _record(post: Post, head: HeadView, kind: RecordType, body: bytes) -> tuple[bytes, bytes]:
-    identity = post.identity
-    home = (identity.tenant_id, identity.region, identity.cluster_id)
-    key = partition_key(identity.tenant_id, identity.cluster_id, head.host_id)
-    return key, envelope_bytes(kind, home, post.ingest_time_ms, body)

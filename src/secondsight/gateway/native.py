@@ -28,6 +28,7 @@ from secondsight.gateway.frames import (
 from secondsight.gateway.known import Definition, KnownDefinitions, inline_definitions
 from secondsight.gateway.plan import InForce, Plans, Wish
 from secondsight.gateway.quotas import Allowance
+from secondsight.gateway.records import Pair
 from secondsight.gateway.repeats import Repeats
 from secondsight.gateway.shares import Entry
 from secondsight.wire.frame import HeadView, split
@@ -58,7 +59,7 @@ class Sinks:
         plans: Takes wishes and returns what is in force then.
     """
 
-    records: Callable[[Sequence[tuple[bytes, bytes]], Entry], Awaitable[None]]
+    records: Callable[[Sequence[Pair], Entry], Awaitable[None]]
     definitions: Callable[[Sequence[Definition], Entry], Awaitable[None]]
     find_definitions: Callable[[Sequence[bytes], Entry], Awaitable[Mapping[bytes, Definition]]]
     plans: Callable[[Sequence[Wish], Entry], Awaitable[InForce]]
@@ -105,7 +106,7 @@ class Intake:
         entry: Entry,
         frames: Sequence[bytes],
         definitions: Mapping[bytes, Callable[[], Definition]],
-        others: Sequence[tuple[bytes, bytes]],
+        others: Sequence[Pair],
     ) -> Verdict:
         """Store frames that this gateway made itself of a foreign request, and further records with them.
 
@@ -151,9 +152,7 @@ class Intake:
             await self._door.require(entry)
         return await self._store(post, entry, (), partial(self._refuse_series, post.identity, allowance))
 
-    async def _store(
-        self, post: Post, entry: Entry, others: Sequence[tuple[bytes, bytes]], refuse_series: RefuseSeries
-    ) -> Verdict:
+    async def _store(self, post: Post, entry: Entry, others: Sequence[Pair], refuse_series: RefuseSeries) -> Verdict:
         """Append what is admissible of a post whose definitions are known."""
         verdict = admit(post, self._known, self._repeats, self._bounds, refuse_series)
         await self._learn_plans(post.identity, entry, verdict)

@@ -18,7 +18,8 @@ from secondsight.access.sampling import COARSE_MS, FULL_MS
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.gateway.policy import Home, Policies, Told, Wanted
-from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.gateway.records import Pair, record
+from secondsight.wire.envelope import RecordType
 from secondsight.wire.header import HeadView
 
 InForce = Mapping[Key, PlanInterval]
@@ -249,7 +250,7 @@ def agent_id(collector_id: str) -> str:
     return collector_id.partition("/")[0]
 
 
-def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, bytes]:
+def _record(interval: PlanInterval, region: str, now_ms: int) -> Pair:
     body = orjson.dumps(
         {
             "collector_id": interval.collector_id,
@@ -262,8 +263,8 @@ def _record(interval: PlanInterval, region: str, now_ms: int) -> tuple[bytes, by
         }
         | ({"without": interval.without} if interval.without else {})
     )
-    envelope = Envelope(RecordType.PLAN, interval.tenant_id, region, interval.cluster_id, now_ms, body)
-    return partition_key(interval.tenant_id, interval.cluster_id, interval.host_id), encode_envelope(envelope)
+    home = (interval.tenant_id, region, interval.cluster_id)
+    return record(RecordType.PLAN, home, interval.host_id, now_ms, body)
 
 
 def _collector(interval: PlanInterval) -> tuple[str, str, str]:

@@ -9,8 +9,6 @@ import base64
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from hashlib import blake2b
 
 import numpy as np
 import orjson
@@ -23,16 +21,16 @@ from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds
 from secondsight.gateway.events.body import EVENT_BYTES_MAXIMUM, Piece
 from secondsight.gateway.events.item import Reading, Said, read_event
-from secondsight.gateway.foreign.intake import sender_name
-from secondsight.gateway.frames import QUARANTINE_CODES, require_host
-from secondsight.gateway.known import Definition, read_definition
+from secondsight.gateway.frames import require_host
+from secondsight.gateway.known import Definition
 from secondsight.gateway.native import Intake
+from secondsight.gateway.records import Pair, number_of, readers_of, record, sender_name, stage_of
 from secondsight.gateway.repeats import Repeats
 from secondsight.gateway.shares import Entry
 from secondsight.mapping.cells import ContentBuilder, Gathered, plain_text
 from secondsight.model import EntityKind
 from secondsight.wire.content import Event
-from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.wire.envelope import RecordType
 from secondsight.wire.frame import Stamp, encode
 from secondsight.wire.schema import MAX_TEXT_LENGTH, is_text, named_entities, named_schema
 
@@ -46,7 +44,6 @@ MS_PER_SECOND = 1000
 HOST_SEPARATORS = str.maketrans("/", "_")
 
 Claims = Callable[[Sequence[Claim]], Awaitable[Mapping[bytes, Held]]]
-_Pair = tuple[bytes, bytes]
 _Group = tuple[str, EntityKind]
 
 
@@ -126,7 +123,7 @@ class EventIntake:
                 said[place] = one
         return outcome, said
 
-    async def store(self, identity: Identity, entry: Entry, said: Iterable[Said], others: Sequence[_Pair]) -> int:
+    async def store(self, identity: Identity, entry: Entry, said: Iterable[Said], others: Sequence[Pair]) -> int:
         """Store events, and further records with them; return how many this gateway did not know to be durable.
 
         Raises:
@@ -195,12 +192,12 @@ def _frame(
             gathered.infos.append((kind, one.item))
     (content,) = ContentBuilder(host, "").build(gathered, 0)
     collector_id = sender.collector_id(host)
-    sequence = _number(*(one.content_hash for one in said)) & SEQUENCE_MASK
+    sequence = number_of(*(one.content_hash for one in said)) & SEQUENCE_MASK
     stamp = Stamp(
         collector_id=collector_id,
         host_id=host,
         source=SOURCE,
-        spool_id=_number(
+        spool_id=number_of(
             sender.identity.tenant_id.encode(), sender.identity.cluster_id.encode(), collector_id.encode()
         ),
         first_sequence=sequence,
@@ -210,16 +207,10 @@ def _frame(
         live=True,
     )
     known = (named_schema(content.schema), named_entities(content.entities))
-    return encode(stamp, content), {one.hash: partial(read_definition, one.blob, one.hash, catalog) for one in known}
+    return encode(stamp, content), readers_of(known, catalog)
 
 
-def _number(*parts: bytes) -> int:
-    return int.from_bytes(blake2b(b"\0".join(parts), digest_size=8).digest(), "little")
-
-
-def _letters(
-    sender: _Sender, pieces: Sequence[Piece], rejected: Mapping[int, Rejected], now_ms: int
-) -> Iterator[_Pair]:
+def _letters(sender: _Sender, pieces: Sequence[Piece], rejected: Mapping[int, Rejected], now_ms: int) -> Iterator[Pair]:
     """Give the records that keep refused events; those beyond a bound are counted by the first one of their reason."""
     counts = Counter(error.code for error in rejected.values())
     kept = Counter[str]()
@@ -230,7 +221,7 @@ def _letters(
         yield _letter(sender, pieces[place], error, now_ms, counts[error.code] if kept[error.code] == 1 else 0)
 
 
-def _letter(sender: _Sender, piece: Piece, error: Rejected, now_ms: int, alike: int) -> _Pair:
+def _letter(sender: _Sender, piece: Piece, error: Rejected, now_ms: int, alike: int) -> Pair:
     identity = sender.identity
     fields = {} if isinstance(piece.fields, Rejected) else piece.fields
     host = str(fields.get("host") or "")[:MAX_TEXT_LENGTH]
@@ -247,10 +238,9 @@ def _letter(sender: _Sender, piece: Piece, error: Rejected, now_ms: int, alike: 
         "values": 0,
         "first_tick_ms": None,
         "last_tick_ms": None,
-        "stage": "quarantine" if error.code in QUARANTINE_CODES else "dead_letter",
+        "stage": stage_of(error.code),
         "format": SOURCE,
         "payload_base64": base64.b64encode(piece.raw[:EVENT_BYTES_MAXIMUM]).decode(),
     }
-    place = (identity.tenant_id, identity.region, identity.cluster_id)
-    key = partition_key(identity.tenant_id, identity.cluster_id, host or sender.name)
-    return key, encode_envelope(Envelope(RecordType.REFUSED, *place, now_ms, orjson.dumps(said)))
+    home = (identity.tenant_id, identity.region, identity.cluster_id)
+    return record(RecordType.REFUSED, home, host or sender.name, now_ms, orjson.dumps(said))

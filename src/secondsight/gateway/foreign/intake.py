@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import NamedTuple
 
 import orjson
@@ -18,18 +17,19 @@ import orjson
 from secondsight.access.identity import Identity
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.errors import Rejected, Retryable
+from secondsight.errors import Retryable
 from secondsight.gateway.actives import ACTIVE, NEW, OwnSeries
 from secondsight.gateway.door import Door
 from secondsight.gateway.foreign.answers import by_code
 from secondsight.gateway.foreign.points import Points, Refused
 from secondsight.gateway.foreign.sender import Sender, Settings, Who
 from secondsight.gateway.foreign.taken import Made, Taken
-from secondsight.gateway.frames import QUARANTINE_CODES, REFUSED_PAYLOAD_BYTES, Verdict
-from secondsight.gateway.known import Definition, read_definition
+from secondsight.gateway.frames import REFUSED_PAYLOAD_BYTES, Verdict
+from secondsight.gateway.known import Definition
 from secondsight.gateway.native import Intake
+from secondsight.gateway.records import Pair, number_of, readers_of, record, sender_name, stage_of
 from secondsight.gateway.shares import Entry
-from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.wire.envelope import RecordType
 
 SENDERS_MAXIMUM = 500
 LARGE_BYTES = 64 << 10
@@ -44,7 +44,6 @@ Decode = Callable[[bytes, Sender], Points]
 """Unpacks and decodes a body by the index of its sender."""
 
 _Key = tuple[str, ...]
-_Pair = tuple[bytes, bytes]
 
 
 class Form(NamedTuple):
@@ -63,7 +62,7 @@ class Again(NamedTuple):
 
     code: str
     points: int
-    mark: _Pair
+    mark: Pair
 
 
 @dataclass(slots=True)
@@ -173,7 +172,7 @@ class ForeignIntake:
         now_ms = self._clock.now_ms()
         sender.prepare(now_ms)
         points = decode(body, sender)
-        return sender.take(points, int.from_bytes(blake2b(body, digest_size=8).digest(), "little"), now_ms)
+        return sender.take(points, number_of(body), now_ms)
 
     def _served(self, identity: Identity, protocol: str) -> _Served:
         name = sender_name(identity)
@@ -181,7 +180,7 @@ class ForeignIntake:
         pattern = (*key, identity.collector_pattern, identity.host_id)
         served = self._senders.get(pattern)
         if served is None:
-            spool_id = int.from_bytes(blake2b("\0".join(key).encode(), digest_size=8).digest(), "little")
+            spool_id = number_of(*map(str.encode, key))
             who = Who(name, protocol, spool_id, lambda host: identity.allows_host(name, host))
             own = OwnSeries(self._door.quotas.of(identity.tenant_id).series, identity.tenant_id, self._clock)
             served = self._senders[pattern] = _Served(Sender(who, self._catalog, self._settings, own), asyncio.Lock())
@@ -208,18 +207,16 @@ class ForeignIntake:
 
     def _definitions(self, frames: Sequence[Made]) -> dict[bytes, Callable[[], Definition]]:
         """Return what reads each definition that the frames name, should it not be known."""
-        known = [one for made in frames for one in (made.schema, made.entities)]
-        return {one.hash: _reader(one.blob, one.hash, self._catalog) for one in known}
+        return readers_of([one for made in frames for one in (made.schema, made.entities)], self._catalog)
 
     def _refusals(
         self, identity: Identity, form: Form, body: bytes, taken: Taken, counts: Mapping[str, int]
-    ) -> Sequence[_Pair]:
+    ) -> Sequence[Pair]:
         """Return the records that keep how many points were refused for which reason, with the request's bytes."""
         if not counts:
             return ()
         name = sender_name(identity)
-        key = partition_key(identity.tenant_id, identity.cluster_id, name)
-        place = (identity.tenant_id, identity.region, identity.cluster_id)
+        home = (identity.tenant_id, identity.region, identity.cluster_id)
         payload = base64.b64encode(body[:REFUSED_PAYLOAD_BYTES]).decode()
         said = (_said(code, count, taken) for code, count in counts.items())
         own = {
@@ -233,21 +230,7 @@ class ForeignIntake:
         }
         bodies = (orjson.dumps(one | own) for one in said)
         now_ms = self._clock.now_ms()
-        return [(key, encode_envelope(Envelope(RecordType.REFUSED, *place, now_ms, one))) for one in bodies]
-
-
-def sender_name(identity: Identity) -> str:
-    """Return what a foreign sender's collectors are called: a name in its token's pattern, else the token's own name.
-
-    Raises:
-        Rejected(collector_not_allowed): The token may write under neither.
-    """
-    plain = (part.strip() for part in identity.collector_pattern.split(","))
-    for name in (*(part for part in plain if part and "*" not in part and "/" not in part), identity.name):
-        if name and identity.allows_collector(name):
-            return name
-    message = f"the token {identity.name!r} may not write as collector {identity.name!r}"
-    raise Rejected("collector_not_allowed", message, "let its collector pattern hold its own name, as prom-a,node-*")
+        return [record(RecordType.REFUSED, home, name, now_ms, one) for one in bodies]
 
 
 def _said(code: str, count: int, taken: Taken) -> dict[str, object]:
@@ -263,9 +246,5 @@ def _said(code: str, count: int, taken: Taken) -> dict[str, object]:
         "values": count,
         "first_tick_ms": first_ms,
         "last_tick_ms": last_ms,
-        "stage": "quarantine" if code in QUARANTINE_CODES else "dead_letter",
+        "stage": stage_of(code),
     }
-
-
-def _reader(blob: bytes, name: bytes, catalog: Catalog) -> Callable[[], Definition]:
-    return lambda: read_definition(blob, name, catalog)

@@ -16,8 +16,9 @@ from secondsight.gateway.foreign.points import Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 from secondsight.gateway.foreign.sender import Sender
 from secondsight.gateway.foreign.taken import Taken
-from secondsight.gateway.frames import QUARANTINE_CODES, Verdict
+from secondsight.gateway.frames import Verdict
 from secondsight.gateway.front import Front
+from secondsight.gateway.records import QUARANTINE_CODES
 from secondsight.gateway.request import Request
 
 REMOTE_WRITE, OTLP = "remote-write", "otlp"

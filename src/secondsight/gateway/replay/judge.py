@@ -12,9 +12,9 @@ from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import MetricType
 from secondsight.errors import Rejected
 from secondsight.gateway.admission import Bounds, refused_columns, refused_time
-from secondsight.gateway.frames import QUARANTINE_CODES
+from secondsight.gateway.records import QUARANTINE, QUARANTINE_CODES, Pair, record
 from secondsight.wire.content import Frame
-from secondsight.wire.envelope import Envelope, RecordType, encode_envelope, partition_key
+from secondsight.wire.envelope import Envelope, RecordType
 from secondsight.wire.frame import decode, split
 from secondsight.wire.letters import Letter, mark_of
 from secondsight.wire.schema import Definitions
@@ -23,8 +23,6 @@ FOR_EVER = frozenset(
     {"bad_checksum", "truncated", "bad_envelope", "bad_plan", "bad_refusal", "host_not_allowed", "bad_time"}
 )
 """Reasons that hold of the same bytes whatever becomes of the platform."""
-QUARANTINE = "quarantine"
-_Pair = tuple[bytes, bytes]
 FindBlobs = Callable[[Iterable[bytes]], Mapping[bytes, bytes]]
 """Returns the definitions that are stored, by hash; may block."""
 
@@ -47,7 +45,7 @@ class Judge:
 
     def records(
         self, letter: Letter, envelope: Envelope, body: bytes, said: Mapping[str, Any], now: tuple[int, str]
-    ) -> tuple[_Pair, _Pair]:
+    ) -> tuple[Pair, Pair]:
         """Return the mark of a letter and the record of its frame, in the order in which they are to be appended.
 
         Args:
@@ -68,12 +66,11 @@ class Judge:
         self._require_time(frame, body, admitted_ms, now_ms)
         self._require_place(letter, frame)
         header = None if said else frame.header
-        place = (envelope.tenant_id, envelope.region, envelope.cluster_id)
-        key = partition_key(envelope.tenant_id, envelope.cluster_id, frame.header.host_id)
+        home = (envelope.tenant_id, envelope.region, envelope.cluster_id)
         mark = mark_of(letter, said or _said(frame), envelope.ingest_time_ms, message, header)
         return (
-            (key, encode_envelope(Envelope(RecordType.REFUSED, *place, now_ms, mark))),
-            (key, encode_envelope(Envelope(RecordType.FRAME, *place, admitted_ms, body))),
+            record(RecordType.REFUSED, home, frame.header.host_id, now_ms, mark),
+            record(RecordType.FRAME, home, frame.header.host_id, admitted_ms, body),
         )
 
     def _decoded(self, body: bytes) -> Frame:

@@ -26,13 +26,12 @@ from secondsight.gateway.events.body import EVENT_BYTES_MAXIMUM, Piece
 from secondsight.gateway.events.intake import SOURCE as EVENTS
 from secondsight.gateway.events.intake import EventIntake
 from secondsight.gateway.foreign.intake import Again, Decode, ForeignIntake, Form
+from secondsight.gateway.records import Pair, record
 from secondsight.gateway.replay.judge import Judge, Refused
 from secondsight.gateway.shares import Entry
-from secondsight.wire.envelope import Envelope, RecordType, decode_envelope, encode_envelope, partition_key
+from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
 from secondsight.wire.header import MAGIC
 from secondsight.wire.letters import REPLAYED, Letter, mark_of
-
-_Pair = tuple[bytes, bytes]
 
 
 class Fate(StrEnum):
@@ -63,7 +62,7 @@ class Ways:
         decoder: Returns what decodes foreign bodies of (protocol, form).
     """
 
-    records: Callable[[Sequence[_Pair], Entry], Awaitable[None]]
+    records: Callable[[Sequence[Pair], Entry], Awaitable[None]]
     record_at: Callable[[int, int], LogRecord | None]
     events: EventIntake
     foreign: ForeignIntake
@@ -187,11 +186,10 @@ class Replays:
         if left >= again.points:
             raise Refused(letter.code, f"all {left} points of the request are still refused for it")
 
-    def _mark(self, letter: Letter, envelope: Envelope, said: dict[str, Any], asker: Asker) -> _Pair:
+    def _mark(self, letter: Letter, envelope: Envelope, said: dict[str, Any], asker: Asker) -> Pair:
         mark = mark_of(letter, said, envelope.ingest_time_ms, _by(asker))
-        key = partition_key(envelope.tenant_id, envelope.cluster_id, str(said.get("host_id", "")))
-        place = (envelope.tenant_id, envelope.region, envelope.cluster_id)
-        return key, encode_envelope(Envelope(RecordType.REFUSED, *place, self._clock.now_ms(), mark))
+        home = (envelope.tenant_id, envelope.region, envelope.cluster_id)
+        return record(RecordType.REFUSED, home, str(said.get("host_id", "")), self._clock.now_ms(), mark)
 
 
 def _refusal(envelope: Envelope) -> tuple[dict[str, Any], bytes]:
