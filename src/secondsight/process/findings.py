@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from secondsight.catalog.findings import FindingRule
 from secondsight.catalog.metric import Metric
 from secondsight.process.counters import Increase, Pairs, increase_of
-from secondsight.process.series import I32
-from secondsight.process.window import Rollup, Samples
+from secondsight.process.patterns import pairs_before
+from secondsight.process.series import I32, distinct
+from secondsight.process.window import Rollup, Samples, gaps_before
 
 Bools = NDArray[np.bool_]
 I64 = NDArray[np.int64]
@@ -162,13 +163,10 @@ def episodes(rule: FindingRule, samples: Samples, series: Sequence[int], held: C
     if picked is None:
         return []
     holds = holding(rule, picked.values)
-    before = np.empty_like(holds)
-    before[1:] = holds[:-1]
     held_before = np.array([held(number) for number in picked.series.tolist()], np.bool_)
     if rule.change:
         held_before = held_before | _was_not_off(rule, samples, picked)
-    before[picked.heads] = held_before
-    begins = holds & ~before
+    begins = holds & ~pairs_before(holds, picked.heads, held_before)
     tails = np.append(picked.heads[1:], holds.size)
     return [
         _episode(rule, number, picked.times_ms[head:tail], holds[head:tail], begins[head:tail])
@@ -235,8 +233,7 @@ def _pick(samples: Samples, metric: Metric, series: Sequence[int]) -> _Picked | 
 
 def _prior_places(samples: Samples, picked: _Picked) -> Rows:
     """Return where the priors of the picked series stand."""
-    distinct = samples.series[np.flatnonzero(np.diff(samples.series, prepend=-1))]
-    return np.searchsorted(distinct, picked.series)
+    return np.searchsorted(distinct(samples.series), picked.series)
 
 
 def _was_not_off(rule: FindingRule, samples: Samples, picked: _Picked) -> Bools:
@@ -248,16 +245,7 @@ def _was_not_off(rule: FindingRule, samples: Samples, picked: _Picked) -> Bools:
 
 def _pairs(samples: Samples, picked: _Picked) -> Pairs:
     (place, column), series = picked.at, _prior_places(samples, picked)
-    prior, epoch = samples.priors[place], samples.epoch[picked.rows]
-
-    def before(own: NDArray[Any], first: NDArray[Any]) -> NDArray[Any]:
-        shifted = np.empty_like(own)
-        shifted[1:] = own[:-1]
-        shifted[picked.heads] = first
-        return shifted
-
-    times_ms = before(picked.times_ms, prior.time_ms[column, series])
-    epochs = before(epoch, prior.epoch[column, series])
-    new_epoch = (epochs != epoch) & (epochs != 0) & (epoch != 0)
-    values = before(picked.values, prior.values[column, series])
-    return Pairs(picked.values, values, picked.times_ms - times_ms, new_epoch, times_ms > 0)
+    prior, heads, epoch = samples.priors[place], picked.heads, samples.epoch[picked.rows]
+    gaps = gaps_before(picked.times_ms, epoch, heads, prior.time_ms[column, series], prior.epoch[column, series])
+    before = pairs_before(picked.values, heads, prior.values[column, series])
+    return Pairs(picked.values, before, *gaps.of(0))

@@ -14,7 +14,7 @@ from secondsight.process.enrich import Attribution
 from secondsight.process.kinds import KindState
 from secondsight.process.load import LOOKBACKS_MS, Stored, joined, load_lasts
 from secondsight.process.lookback import Lasts, load_lasts_before
-from secondsight.process.series import I32
+from secondsight.process.series import I32, distinct
 from secondsight.process.spans import SpanKey
 from secondsight.process.watermark import Progress
 from secondsight.process.window import Priors, Samples
@@ -125,13 +125,6 @@ def replaced(stored: Sequence[Stored], kept: Container[tuple[int, Attribution]])
     """Compare the stored rollup rows of a collector's window with the new ones, given as (series, attribution)."""
     counter = max((row.counter for row in stored), default=-1) + 1
     return Replaced(counter, [row for row in stored if row.samples and (row.series, row.attribution) not in kept])
-
-
-def distinct(series: I32) -> I32:
-    """Return sorted series, each once."""
-    heads = np.concatenate([[True], series[1:] != series[:-1]])
-    once: I32 = series[heads]
-    return once
 
 
 def _suffice(samples: Samples, priors: Sequence[Priors]) -> bool:

@@ -150,17 +150,17 @@ class Patterns:
         return bits.astype(np.bool_)
 
 
-def pairs_before(values: NDArray[Any], pattern: Pattern, first: NDArray[Any]) -> NDArray[Any]:
-    """Return, for each row of a pattern, the value of the sample before it in its series.
+def pairs_before(values: NDArray[Any], heads: Rows, first: NDArray[Any]) -> NDArray[Any]:
+    """Return, for each of some rows that are sorted by series, the value of the sample before it in its series.
 
     Args:
-        values: Shape (columns, rows of the pattern) or (rows of the pattern,).
-        pattern: Whose rows.
-        first: What stands before the first row of each series, shape (columns, series present) or (series present,).
+        values: Shape (columns, rows) or (rows,).
+        heads: First row of each series.
+        first: What stands before these, shape (columns, series) or (series,).
     """
     before = np.empty_like(values, shape=np.broadcast_shapes(values.shape, (*first.shape[:-1], values.shape[-1])))
     before[..., 1:] = values[..., :-1]
-    before[..., pattern.heads] = first
+    before[..., heads] = first
     return before
 
 

@@ -97,6 +97,13 @@ def series_columns(table: SeriesTable, series: I32) -> dict[str, DictionaryColum
     }
 
 
+def distinct(series: I32) -> I32:
+    """Return sorted series, each once."""
+    heads = np.concatenate([[True], series[1:] != series[:-1]])
+    once: I32 = series[heads]
+    return once
+
+
 def compact(codes: I32, size: int) -> tuple[I32, NDArray[np.intp]]:
     """Renumber codes < `size` densely; return (new codes, new code -> old code)."""
     used = np.zeros(size, np.bool_)

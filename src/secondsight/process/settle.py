@@ -14,14 +14,14 @@ from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
 from secondsight.process.findingbook import FindingBook
 from secondsight.process.kinds import KindState
-from secondsight.process.late import PriorSource, Replaced, distinct, replaced
+from secondsight.process.late import PriorSource, Replaced, replaced
 from secondsight.process.ledgerrows import stored_counts
 from secondsight.process.load import Stored, load_rollup_keys
 from secondsight.process.lookback import windows_after
 from secondsight.process.pieces import Rows
 from secondsight.process.rollups import rollup_columns, tombstone_columns
 from secondsight.process.secondary import Told, fold, told_of
-from secondsight.process.series import COLLECTOR, I32
+from secondsight.process.series import COLLECTOR, I32, distinct
 from secondsight.process.spans import Span, SpanKey, is_due
 from secondsight.process.window import Rollup, roll_up
 from secondsight.process.world import World

@@ -309,7 +309,7 @@ def _counters(rollup: Rollup, part: _Part, values: Values, ordered: Values) -> N
     for number, (place, metric) in enumerate(chosen):
         rise = None if even_ms is None else rise_of(metric, values[place], first[number], part.pattern, gaps)
         if rise is None or even_ms is None:
-            before = pairs_before(values[place], part.pattern, first[number])
+            before = pairs_before(values[place], part.pattern.heads, first[number])
             _counter(rollup, part.pattern, metric, Pairs(values[place], before, *gaps.of(number)))
         else:
             _increase(rollup, part.pattern, metric.name, rise, even_ms, None)
@@ -345,7 +345,7 @@ def _states(rollup: Rollup, part: _Part, values: Values, ordered: Values) -> Non
     gaps, first = _gaps(part, chosen), _first(part, chosen)
     for number, (place, metric) in enumerate(chosen):
         gap_ms, _, known = gaps.of(number)
-        changed = values[place] != pairs_before(values[place], pattern, first[number])
+        changed = values[place] != pairs_before(values[place], pattern.heads, first[number])
         if changed.any():
             changed &= known & (gap_ms <= LOOKBACK_MS)
         if changed.any():
@@ -374,10 +374,14 @@ def _gaps(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> Gaps:
     first_ms, first_epoch = part.prior.time_ms[at], part.prior.epoch[at]
     if (first_ms == first_ms[0]).all() and (first_epoch == first_epoch[0]).all():
         first_ms, first_epoch = first_ms[0], first_epoch[0]
-    times = pairs_before(pattern.time_ms, pattern, first_ms)
-    epochs = pairs_before(pattern.epoch, pattern, first_epoch)
-    new_epoch = (epochs != pattern.epoch) & (epochs != 0) & (pattern.epoch != 0)
-    return Gaps(pattern.time_ms - times, new_epoch, times > 0)
+    return gaps_before(pattern.time_ms, pattern.epoch, pattern.heads, first_ms, first_epoch)
+
+
+def gaps_before(time_ms: I64, epoch: I32, heads: Rows, first_ms: I64, first_epoch: I32) -> Gaps:
+    """Return what lies between rows and the samples before them; `heads` and what stands before as `pairs_before`."""
+    before_ms, before = pairs_before(time_ms, heads, first_ms), pairs_before(epoch, heads, first_epoch)
+    new_epoch = (before != epoch) & (before != 0) & (epoch != 0)
+    return Gaps(time_ms - before_ms, new_epoch, before_ms > 0)
 
 
 def _chosen_columns(part: _Part, chosen: Sequence[tuple[int, Metric]]) -> Rows:
