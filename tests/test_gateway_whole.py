@@ -1,5 +1,6 @@
 """Posts that are there as a whole are answered as any other, whatever pieces and whatever company they come in."""
 
+import asyncio
 import http.client
 import socket
 import time
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_fixture import FRAMES, Running, frame, serving
-from secondsight.gateway.whole import KnownHead, learnt
+from secondsight.gateway.whole import KnownHead, Run, learnt
 
 
 def post(token: str, body: bytes, *, length: str = "", **more: str) -> bytes:
@@ -217,3 +218,47 @@ def test_heads_with_one_length_are_learnt(head: bytes, is_known: bool) -> None:
     found = learnt(head, {})
     assert (found is not None) == is_known
     assert found is None or found.before + b"5" + found.after == head
+
+
+def test_a_run_goes_as_far_as_it_can_and_on_from_what_it_waits_for() -> None:
+    answers: list[bytes] = []
+
+    async def waits(some: "list[asyncio.Future[bytes]]") -> bytes:
+        return b"".join([await one for one in some])
+
+    async def runs() -> None:
+        loop = asyncio.get_running_loop()
+        Run(waits([]), answers.append)
+        assert answers == [b""]
+        done, later = loop.create_future(), loop.create_future()
+        done.set_result(b"a")
+        Run(waits([done, later]), answers.append)
+        assert answers == [b""]
+        later.set_result(b"b")
+        await asyncio.sleep(0)
+        assert answers == [b"", b"ab"]
+
+    asyncio.run(runs())
+
+
+def test_a_run_that_cannot_go_on_ends_without_an_answer() -> None:
+    answers: list[bytes] = []
+
+    async def waits(one: "asyncio.Future[bytes]") -> bytes:
+        return await one
+
+    async def runs() -> list[object]:
+        loop = asyncio.get_running_loop()
+        told: list[object] = []
+        loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+        given_up, failed = loop.create_future(), loop.create_future()
+        for one in (given_up, failed):
+            Run(waits(one), answers.append)
+        given_up.cancel()
+        failed.set_exception(ValueError("of its own"))
+        await asyncio.sleep(0)
+        return told
+
+    told = asyncio.run(runs())
+    assert answers == [b"", b""]
+    assert [type(one) for one in told] == [asyncio.CancelledError, ValueError]

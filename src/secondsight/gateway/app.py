@@ -42,6 +42,7 @@ from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sink
 from secondsight.gateway.plan import Asker, InForce, Plans, Wish, agent_id
 from secondsight.gateway.policy import Policies, Tables
 from secondsight.gateway.pressure import Gauges
+from secondsight.gateway.records import Pair
 from secondsight.gateway.refusals import Refusals
 from secondsight.gateway.replay.judge import Judge
 from secondsight.gateway.replay.replays import Replays, Ways
@@ -63,7 +64,6 @@ PRIORITY_HEADER, URGENT = b"x-secondsight-priority", b"0"
 """By which a sender says that all frames of a body are of class P0."""
 
 _log = logging.getLogger(__name__)
-_Pair = tuple[bytes, bytes]
 Handler = Callable[[Request], Awaitable[Answer]]
 RecordAt = Callable[[int, int], LogRecord | None]
 
@@ -113,7 +113,7 @@ class Gateway:
         self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
         self._refusals = Refusals(partial(write_entries, stores.metadata), clock.now_ms)
         weight = self.door.quotas.weight
-        self._records = Gatherer[_Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES, weight)
+        self._records = Gatherer[Pair, None]("append", stores.ingest.append, _pair_bytes, APPEND_BYTES, weight)
         self._definitions = Gatherer[Definition, None](
             "definitions", definitions.store, _blob_bytes, APPEND_BYTES, weight
         )
@@ -283,7 +283,7 @@ class Gateway:
         answer = answer_body(verdict, request.received_ms, self._clock.now_ms())
         return Answer(200, answer, headers=self._plan_header(identity, verdict))
 
-    def _plan_header(self, identity: Identity, verdict: Verdict) -> tuple[_Pair, ...]:
+    def _plan_header(self, identity: Identity, verdict: Verdict) -> tuple[tuple[bytes, bytes], ...]:
         """Tell an agent which plan it is to have; of a relay's many agents the first."""
         if not verdict.accepted:
             return ()
@@ -374,8 +374,8 @@ def _foreign_settings(config: GatewayConfig, bounds: Bounds) -> ForeignSettings:
 
 async def _send(send: Send, answer: Answer, received_ms: int, sent_ms: int) -> None:
     length = str(len(answer.body)).encode()
-    about_body: Sequence[_Pair] = ((b"content-type", answer.content_type), (b"content-length", length))
-    headers: Sequence[_Pair] = (
+    about_body: Sequence[tuple[bytes, bytes]] = ((b"content-type", answer.content_type), (b"content-length", length))
+    headers: Sequence[tuple[bytes, bytes]] = (
         *(() if answer.status == NO_CONTENT else about_body),
         (b"x-secondsight-received-ms", str(received_ms).encode()),
         (b"x-secondsight-sent-ms", str(sent_ms).encode()),
@@ -409,7 +409,7 @@ def _check_metadata(metadata: Engine) -> None:
         connection.execute(text("SELECT 1"))
 
 
-def _pair_bytes(pair: _Pair) -> int:
+def _pair_bytes(pair: Pair) -> int:
     return len(pair[1])
 
 

@@ -1,6 +1,5 @@
 """Take posts that are there as a whole: recognise their heads, and run what answers them without a task of its own."""
 
-import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ PATH = b"/v1/frames"
 _LENGTH_DIGITS = 9
 _LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
 _STATUS = {status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def learnt(data: bytes, headers: Mapping[bytes, bytes]) -> KnownHead | None:
 
 
 def answer_bytes(answer: Answer, received_ms: int, sent_ms: int) -> bytes:
-    """Return an answer as it goes over HTTP."""
+    """Return an answer as it goes over HTTP, with the headers that `app` sends; every post of frames ends here."""
     about_body = b"content-type: %b\r\ncontent-length: %d\r\n" % (answer.content_type, len(answer.body))
     return b"%b%bx-secondsight-received-ms: %d\r\nx-secondsight-sent-ms: %d\r\n%b\r\n%b" % (
         _STATUS[answer.status],
