@@ -58,7 +58,8 @@ class Request(NamedTuple):
         Raises:
             Rejected(content_type, content_encoding)
         """
-        if self.media_type() != content_type.decode():
+        sent = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if sent != content_type:
             raise Rejected("content_type", f"the body is not {content_type.decode()}", "set Content-Type to it")
         if self.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise Rejected("content_encoding", "frames are compressed by themselves", "send no Content-Encoding")
