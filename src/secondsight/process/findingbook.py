@@ -17,13 +17,12 @@ from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.findingrows import Finding, Firsts, finding_row, load_firsts, load_near, load_next, load_open
 from secondsight.process.findings import Detector, Episode, Growth, Noted, episodes, growths
 from secondsight.process.kinds import KindState
-from secondsight.process.land import history_row
 from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, I32, PART, REGION, TENANT, Names
 from secondsight.process.spans import SpanKey
 from secondsight.process.window import Rollup, Samples
 from secondsight.process.world import World
 
-TABLE, HISTORY = "events", "event_history"
+TABLE = "events"
 OPEN_MAXIMUM = 1 << 18
 """Findings that last and are kept in memory; beyond it the oldest are left as they stand in the store."""
 
@@ -292,8 +291,7 @@ class FindingBook:
         subject = (names[TENANT], names[CLUSTER], names[ENTITY], names[PART])
         owner = world.attribution_at(state.kind, names[HOST], subject, finding.begin_ms)
         row = finding_row(finding, names, owner, world.clock.now_ms())
-        world.writer.landing.add(TABLE, row, finding.version)
-        world.writer.landing.add(HISTORY, history_row(row))
+        world.writer.landing.add_event(row)
 
     def _settle_growths(
         self, state: KindState, window: Window, collectors: Sequence[int], grown: Sequence[Growth]

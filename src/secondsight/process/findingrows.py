@@ -14,7 +14,7 @@ from secondsight.model import EntityKind
 from secondsight.process.enrich import Attribution
 from secondsight.process.findings import holding
 from secondsight.process.kinds import KindState
-from secondsight.process.land import Row, attribution_row, hash64
+from secondsight.process.land import Row, attribution_row, hash64, own_provenance
 from secondsight.process.load import BUCKET_MS, FINAL, START, series_of
 from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
 from secondsight.store.schema import raw_table
@@ -89,15 +89,7 @@ def finding_row(finding: Finding, names: Names, owner: Attribution, now_ms: int)
         "text_hash": hash64(rule.name, names[COLLECTOR]),
         "event_version": finding.version,
         "attributes": attributes,
-        "ingest_time": now_ms,
-        "collector_id": names[COLLECTOR],
-        "source": SOURCE,
-        "source_rank": 0,
-        "spool_id": 0,
-        "sequence": 0,
-        "boot_id": "",
-        "schema_id": 0,
-        "skew": 0,
+        **own_provenance(SOURCE, names[COLLECTOR], now_ms),
         **attribution_row(owner),
     }
 

@@ -73,6 +73,21 @@ class Source:
         }
 
 
+def own_provenance(source: str, collector_id: str, now_ms: int) -> Row:
+    """Return the same columns of a row that no frame brought: the processor says it of what a collector sent."""
+    return {
+        "ingest_time": now_ms,
+        "collector_id": collector_id,
+        "source": source,
+        "source_rank": 0,
+        "spool_id": 0,
+        "sequence": 0,
+        "boot_id": "",
+        "schema_id": 0,
+        "skew": 0,
+    }
+
+
 def attribution_row(attribution: Attribution) -> Row:
     """Return the attribution columns of a row."""
     return dict(zip(FIELDS, attribution, strict=True))
@@ -254,6 +269,11 @@ class Landing:
         rows = self._rows.setdefault(table, {})
         if key not in rows or rows[key].get("", 0) <= version:
             rows[key] = {**row, "": version}
+
+    def add_event(self, row: Row) -> None:
+        """Add what is told of an event: its greatest version stands in `events`, every one in `event_history`."""
+        self.add("events", row, row["event_version"])
+        self.add("event_history", history_row(row))
 
     def waiting(self, table: str) -> list[Row]:
         """Return the rows of a table that wait."""

@@ -14,7 +14,6 @@ from secondsight.process.land import (
     event_row,
     fact_of,
     histogram_rows,
-    history_row,
     info_row,
     is_owned,
 )
@@ -24,7 +23,6 @@ from secondsight.process.world import World
 from secondsight.wire.content import Event
 
 DECLARATION = "agent_shed"
-HISTORY = "event_history"
 PAYLOAD_BYTES_PER_HOUR = 16 << 20
 """Of dead letters, as base64; of further ones the reason is kept alone."""
 MS_PER_HOUR = 3_600_000
@@ -82,8 +80,7 @@ class Lander:
 
     def _land_event(self, source: Source, event: Event, row: Row, position: Position, batch: Batch) -> None:
         landing = self._world.writer.landing
-        landing.add("events", row, event.version)
-        landing.add(HISTORY, history_row(row))
+        landing.add_event(row)
         if event.metric == DECLARATION:
             self._world.ledger.take_item(item_of_shed(source, event, row["event_time"]))
         if is_owned(event):

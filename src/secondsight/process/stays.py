@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from secondsight.model import EntityKind
 from secondsight.process.enrich import NOBODY
-from secondsight.process.land import Row, attribution_row, hash64
+from secondsight.process.land import Row, attribution_row, hash64, own_provenance
 
 METRIC, SOURCE = "gpu_stay", "processor"
 SEEN, MOVED, VOID = 1, 2, 3
@@ -55,14 +55,6 @@ def _event(row: Row, version: int, now_ms: int) -> Row:
         "text_hash": hash64(row["collector_id"]),
         "event_version": version,
         "attributes": {"gpu_model": row["gpu_model"], "rack": row["rack"]},
-        "ingest_time": now_ms,
-        "collector_id": row["collector_id"],
-        "source": SOURCE,
-        "source_rank": 0,
-        "spool_id": 0,
-        "sequence": 0,
-        "boot_id": "",
-        "schema_id": 0,
-        "skew": 0,
+        **own_provenance(SOURCE, row["collector_id"], now_ms),
         **attribution_row(NOBODY),
     }
