@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.agent.client.answers import code_and_message
-from secondsight.agent.client.connection import Answer, Connection
 from secondsight.agent.health.words import plain, size, width
 from secondsight.clock import Clock
+from secondsight.doctor.figures import Figures, figures, get, total
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning
 from secondsight.doctor.processor import processors
 from secondsight.doctor.spool import file_system, lock_holder
 from secondsight.errors import SecondsightError
 
-WAIT_SECONDS = 10.0
-LIMIT_BYTES = 4 << 20
 FREE_SHARE, FREE_BYTES = 0.05, 2 << 30
 BACKLOG_BYTES = 256 << 20
 """So much of the log may wait without a word: minutes of a large fleet, or the past that a simulated one is given."""
@@ -35,8 +33,6 @@ WAIT_REMEDIES = {
     "backlog": "the processor is behind: see its log; agents keep what they have",
     "disk": "make room on the disk of the log: events and states alone are taken",
 }
-_WAITED = re.compile(r'^gateway_tenant_wait_age_seconds\{reason="([^"]*)",tenant="([^"]*)"\} (\S+)$', re.MULTILINE)
-_REFUSED = re.compile(r'^gateway_tenant_refused_total\{code="([^"]*)",tenant="([^"]*)"\} (\S+)$', re.MULTILINE)
 _TROUBLE = re.compile(r"^\S+ \S+ (ERROR|CRITICAL) |^Traceback", re.MULTILINE)
 
 
@@ -68,9 +64,7 @@ def _parts(data: Path, clock: Clock) -> Iterator[Finding]:
     inner = _settings(data).get("api", {}).get("gateway", "")
     if inner:
         yield _answers("the gateway", str(inner), "/readyz", clock)
-        text = _metrics(str(inner), clock)
-        yield from _backlog(data, text)
-        yield from _tenants(text)
+        yield from _gateway(data, str(inner), clock)
     yield from processors(data, clock)
 
 
@@ -83,7 +77,7 @@ def _settings(data: Path) -> Mapping[str, Any]:
 
 def _answers(name: str, address: str, path: str, clock: Clock) -> Finding:
     try:
-        answer = _get(address, path, clock)
+        answer = get(address, path, clock)
     except SecondsightError as error:
         return fault(f"{name} at {address} does not answer: {plain(str(error))}", "see its log; it is started again")
     if answer.status == 200:
@@ -91,45 +85,36 @@ def _answers(name: str, address: str, path: str, clock: Clock) -> Finding:
     return fault(f"{name} at {address} answers {answer.status}: {'; '.join(map(plain, code_and_message(answer)))}")
 
 
-def _get(address: str, path: str, clock: Clock) -> Answer:
-    connection = Connection(address, clock)
+def _gateway(data: Path, address: str, clock: Clock) -> Iterator[Finding]:
+    """Tell what the gateway shows; whether it answers at all is said elsewhere."""
     try:
-        headers = {"User-Agent": "secondsight-doctor"}
-        return connection.request("GET", path, headers, timeout_seconds=WAIT_SECONDS, limit_bytes=LIMIT_BYTES)
-    finally:
-        connection.close()
-
-
-def _metrics(address: str, clock: Clock) -> str:
-    """Return what a part shows on `/metrics`, "" where it does not answer."""
-    try:
-        return _get(address, "/metrics", clock).body.decode(errors="replace")
+        shown = figures(address, clock)
     except SecondsightError:
-        return ""
-
-
-def _backlog(data: Path, text: str) -> Iterator[Finding]:
-    found = re.search(r"^gateway_backlog_bytes (\S+)$", text, re.MULTILINE)
-    if found is None:
         return
-    waiting = float(found[1])
+    if "gateway_backlog_bytes" in shown:
+        yield _backlog(data, total(shown, "gateway_backlog_bytes"))
+    yield from _tenants(shown)
+
+
+def _backlog(data: Path, waiting: float) -> Finding:
     words = f"{size(waiting)} of the log wait for the processor"
     if waiting > BACKLOG_BYTES:
         remedy = f"it is behind or down: see {data}/logs/processor.log; senders are asked to wait when it grows further"
-        yield warning(words, remedy)
-    else:
-        yield ok(words)
+        return warning(words, remedy)
+    return ok(words)
 
 
-def _tenants(text: str) -> Iterator[Finding]:
+def _tenants(shown: Figures) -> Iterator[Finding]:
     """Tell which tenants were told to wait lately, or have more series than they may."""
-    for reason, tenant, age in _WAITED.findall(text):
-        if float(age) < LATELY_SECONDS:
-            words = f"tenant {plain(tenant)} was asked to come back later {width(float(age))} ago: {plain(reason)}"
+    for labels, age in shown.get("gateway_tenant_wait_age_seconds", ()):
+        tenant, reason = labels.get("tenant", ""), labels.get("reason", "")
+        if age < LATELY_SECONDS:
+            words = f"tenant {plain(tenant)} was asked to come back later {width(age)} ago: {plain(reason)}"
             yield warning(words, WAIT_REMEDIES.get(reason, WAIT_REMEDY))
-    for code, tenant, number in _REFUSED.findall(text):
-        words = f"{float(number):.0f} frames or series of tenant {plain(tenant)} were refused: {plain(code)}"
-        yield warning(words, f"secondsight tenants quota --tenant {plain(tenant)} shows and sets how many it may have")
+    for labels, number in shown.get("gateway_tenant_refused_total", ()):
+        tenant, code = plain(labels.get("tenant", "")), plain(labels.get("code", ""))
+        words = f"{number:.0f} frames or series of tenant {tenant} were refused: {code}"
+        yield warning(words, f"secondsight tenants quota --tenant {tenant} shows and sets how many it may have")
 
 
 def _disk(data: Path) -> Iterator[Finding]:
