@@ -24,7 +24,7 @@ from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import owner_predicates
 from secondsight.store.coarse import LEVELS
-from secondsight.store.schema import rollup_table
+from secondsight.store.schema import raw_table, rollup_table
 
 PROGRESS_SECONDS = 1.0
 EXPECTED_SECONDS = 5.0
@@ -209,7 +209,7 @@ def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
     ranges were noted.
     """
     parameters = Parameters()
-    names = parameters.bind_texts((f"{kind.value}_1s", f"{kind.value}_30s"))
+    names = parameters.bind_texts((raw_table(kind), rollup_table(kind)))
     first, last = parameters.bind(span.from_ms, "Int64"), parameters.bind(span.to_ms, "Int64")
     width = parameters.bind(max(REWRITES_BUCKET_MS, -((span.from_ms - span.to_ms) // REWRITES_BUCKETS)), "Int64")
     starts, ends = "toUnixTimestamp64Milli(from_time)", "toUnixTimestamp64Milli(to_time)"

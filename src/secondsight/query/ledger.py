@@ -19,6 +19,7 @@ from secondsight.query.plan import Span
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import raw_bounds
+from secondsight.store.coarse import FINEST, window_bounds
 from secondsight.store.schema import raw_table
 
 MINUTE_MS = 60_000
@@ -285,14 +286,11 @@ _MINUTE_SUMS = {
 def _where(asked: Asked, parameters: Parameters) -> list[str]:
     start = f"toDateTime({parameters.bind(max(asked.span.from_ms, 0) // 1000, 'UInt32')}, 'UTC')"
     end = f"toDateTime({parameters.bind(-(-max(asked.span.to_ms, 0) // 1000), 'UInt32')}, 'UTC')"
-    bounds = [
-        f"window_start >= {start}",
-        f"window_start < {end}",
-        f"toStartOfHour(window_start) >= toStartOfHour({start})",
-        f"toStartOfHour(window_start) <= toStartOfHour({end})",
-    ]
     named = (("cluster_id", asked.clusters), ("host_id", asked.hosts), ("collector_id", asked.collectors))
-    return bounds + [f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values]
+    return [
+        *window_bounds(FINEST, start, end),
+        *(f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values),
+    ]
 
 
 def _event_bounds(asked: Asked, parameters: Parameters) -> list[str]:

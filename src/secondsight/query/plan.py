@@ -15,11 +15,10 @@ from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.request import Filters, Group, MetricQuery, Selected
 from secondsight.query.times import format_width
-from secondsight.store.coarse import LEVELS
+from secondsight.store.coarse import FINEST, LEVELS
+from secondsight.store.schema import raw_table, rollup_table
 
 RAW_MS = 1_000
-FINEST = "30s"
-"""Resolution of the finest rollups."""
 RAW_RANGE_MAXIMUM_MS = 900_000
 POINTS_WANTED = 2_000
 POINTS_MAXIMUM = 12_000
@@ -119,11 +118,11 @@ class SeriesPlan:
     @property
     def raw_table(self) -> str:
         """Return the table of 1 s rows."""
-        return f"{self.selected.metric.kind.value}_1s"
+        return raw_table(self.selected.metric.kind)
 
     def rollup_table(self, leg: Leg) -> str:
         """Return the table that a range is read from."""
-        return f"{self.selected.metric.kind.value}_{leg.resolution}"
+        return rollup_table(self.selected.metric.kind, leg.resolution)
 
     def reads_final(self, leg: Leg) -> bool:
         """Tell whether duplicates in a range may be unmerged; coarse rows are few, and rewritten at any time."""
@@ -146,7 +145,7 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     legs = () if rollup is None else tuple(_legs(rollup, None if query.whole else resolution_ms, situation))
     if exact and not query.whole and _raw_rows(span, situation) > SKETCH_ROWS_MINIMUM:
         rollup, legs, raw = _sketched(span, resolution_ms, situation)
-    kind = selected.metric.kind.value
+    kind = selected.metric.kind
     _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
     back_ms = back_ms if selected.aggregate in PAIRED else 0
@@ -162,8 +161,8 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         rollup=rollup,
         legs=legs,
         raw=raw,
-        final_rollup=_rewritten(f"{kind}_30s", rollup, situation.rewrites),
-        final_raw=any(_rewritten(f"{kind}_1s", each, situation.rewrites, back_ms) for each in (head, raw)),
+        final_rollup=_rewritten(rollup_table(kind), rollup, situation.rewrites),
+        final_raw=any(_rewritten(raw_table(kind), each, situation.rewrites, back_ms) for each in (head, raw)),
         several_sources=situation.several_sources,
         due_ms=min(span.to_ms, situation.now_ms - GRACE_MS),
         lookback_ms=back_ms,

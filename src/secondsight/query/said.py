@@ -22,6 +22,7 @@ from secondsight.query.plan import Span
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import raw_bounds
+from secondsight.store.coarse import FINEST, window_bounds
 from secondsight.store.schema import raw_table
 
 SAID_WITHIN_MS = 180_000
@@ -219,7 +220,8 @@ def _said(asked: Asked, tables: ScopedTables, parameters: Parameters) -> str:
 def _came(asked: Asked, tables: ScopedTables, parameters: Parameters) -> str:
     """Return the subquery of what came of each minute, by the agent whose it is."""
     start, end = (
-        parameters.bind(time_ms // 1000, "UInt32") for time_ms in (_first(asked), asked.span.to_ms + MINUTE_MS)
+        f"toDateTime({parameters.bind(time_ms // 1000, 'UInt32')}, 'UTC')"
+        for time_ms in (_first(asked), asked.span.to_ms + MINUTE_MS)
     )
     columns = [
         "tenant_id",
@@ -232,9 +234,7 @@ def _came(asked: Asked, tables: ScopedTables, parameters: Parameters) -> str:
     ]
     where = [
         f"(outcome = '{RECEIVED}' OR outcome IN ('{SHED}', '{QUARANTINE}', '{DEAD_LETTER}') AND item != '')",
-        f"window_start >= toDateTime({start}, 'UTC')",
-        f"window_start < toDateTime({end}, 'UTC')",
-        f"toStartOfHour(window_start) >= toStartOfHour(toDateTime({start}, 'UTC'))",
+        *window_bounds(FINEST, start, end),
     ]
     if asked.clusters:
         where.append(f"cluster_id IN {parameters.bind_texts(asked.clusters)}")

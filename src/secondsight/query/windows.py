@@ -10,11 +10,11 @@ from secondsight.process.counters import JITTER_SHIFT, STEP_SLACK_SECONDS, start
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
 from secondsight.query.aggregates import PAIRED, QUANTILES
 from secondsight.query.members import exact_cast, members_of, rollup_expression, sample_expression, value_of_last
-from secondsight.query.plan import FINEST, Leg, SeriesPlan, Span
+from secondsight.query.plan import Leg, SeriesPlan, Span
 from secondsight.query.request import Filters, Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, select
-from secondsight.store.coarse import BUCKETS, sketch_columns
+from secondsight.store.coarse import FINEST, sketch_columns, window_bounds
 from secondsight.store.spec import quoted
 
 IDENTITY = ("tenant_id", "cluster_id", "host_id", "entity", "part")
@@ -249,16 +249,10 @@ def raw_bounds(span: Span, parameters: Parameters) -> list[str]:
 
 
 def rollup_bounds(span: Span, parameters: Parameters, resolution: str = FINEST) -> list[str]:
-    """Return predicates for [from, to) of rollups; the second pair is what the order key is cut by."""
-    bucket = BUCKETS[resolution]
+    """Return predicates for [from, to) of rollups."""
     start = f"toDateTime({parameters.bind(span.from_ms // WINDOW_MS * WINDOW_MS // 1000, 'Int64')}, 'UTC')"
     end = f"toDateTime({parameters.bind(-(-span.to_ms // 1000), 'Int64')}, 'UTC')"
-    return [
-        f"window_start >= {start}",
-        f"window_start < {end}",
-        f"{bucket}(window_start) >= {bucket}({start})",
-        f"{bucket}(window_start) <= {bucket}({end})",
-    ]
+    return window_bounds(resolution, start, end)
 
 
 def filter_predicates(filters: Filters, tables: ScopedTables, parameters: Parameters) -> list[str]:

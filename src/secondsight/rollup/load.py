@@ -11,7 +11,7 @@ from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.rollup.merge import KEY, MAPS, Key
 from secondsight.rollup.samples import SERIES
-from secondsight.store.coarse import BUCKETS, Level, sketch_columns
+from secondsight.store.coarse import FINEST, Level, sketch_columns, window_bounds
 from secondsight.store.schema import member_columns, raw_table, rollup_table
 from secondsight.store.spec import quoted
 
@@ -58,7 +58,7 @@ def hosts_of(store: Store, work: Work) -> list[tuple[str, int]]:
         Retryable: The store is busy or away.
     """
     rows = store.query(
-        f"SELECT host_id, count() AS rows FROM {work.source} WHERE {_window(work.level.source)} "  # noqa: S608 - names of the code
+        f"SELECT host_id, count() AS rows FROM {work.source} WHERE {windows_of(work.level.source)} "  # noqa: S608 - names of the code
         "GROUP BY host_id ORDER BY host_id",
         _parameters(work),
     )
@@ -77,7 +77,7 @@ def source_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequ
         for column in member_columns(metric)
         if not column.name.endswith("_p95")
     ]
-    finer = work.level.source != "30s"
+    finer = work.level.source != FINEST
     sketches = [quoted(name) for metric in metrics if keeps_sketch(metric) and finer for name in sketch_columns(metric)]
     columns = [
         *KEY,
@@ -93,7 +93,7 @@ def source_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequ
         *sketches,
     ]
     return store.query(
-        f"SELECT {', '.join(columns)} FROM {work.source} FINAL WHERE {_window(work.level.source)} "  # noqa: S608 - names from the catalogue
+        f"SELECT {', '.join(columns)} FROM {work.source} FINAL WHERE {windows_of(work.level.source)} "  # noqa: S608 - names from the catalogue
         f"AND host_id IN {{hosts:Array(String)}} AND samples > 0 ORDER BY {', '.join(KEY)}, window_start",
         _parameters(work) | {"hosts": list(hosts)},
         FINAL,
@@ -130,7 +130,7 @@ def stored_counters(store: Store, work: Work) -> dict[Key, tuple[int, int]]:
     """
     rows = store.query(
         f"SELECT {', '.join(KEY)}, toUInt64(bitShiftRight(max(version), 32)) AS counter, "  # noqa: S608 - names of the code
-        f"argMax(samples, version) AS stored FROM {work.table} WHERE {_window(work.level.name)} GROUP BY ALL",
+        f"argMax(samples, version) AS stored FROM {work.table} WHERE {windows_of(work.level.name)} GROUP BY ALL",
         _parameters(work),
     )
     return {tuple(row[name] for name in KEY): (row["counter"], row["stored"]) for row in rows.to_pylist()}
@@ -141,14 +141,10 @@ def sketched(metrics: Sequence[Metric]) -> list[Metric]:
     return [metric for metric in metrics if keeps_sketch(metric) and members(metric)]
 
 
-def _window(resolution: str) -> str:
-    bucket = BUCKETS[resolution]
-    start, end = "toDateTime({start:UInt32}, 'UTC')", "toDateTime({end:UInt32}, 'UTC')"
-    return (
-        "tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
-        f"AND {bucket}(window_start) >= {bucket}({start}) AND {bucket}(window_start) <= {bucket}({end}) "
-        f"AND window_start >= {start} AND window_start < {end}"
-    )
+def windows_of(resolution: str) -> str:
+    """Return the condition for windows of a cluster that start in [start, end), in seconds; all four are parameters."""
+    bounds = window_bounds(resolution, "toDateTime({start:UInt32}, 'UTC')", "toDateTime({end:UInt32}, 'UTC')")
+    return " AND ".join(["tenant_id = {tenant:String}", "cluster_id = {cluster:String}", *bounds])
 
 
 def _parameters(work: Work) -> dict[str, Any]:

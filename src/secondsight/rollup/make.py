@@ -12,6 +12,7 @@ from secondsight.rollup.load import Work, hosts_of, raw_rows, sketched, source_r
 from secondsight.rollup.merge import Key, merge_rows
 from secondsight.rollup.rows import empty_rows, rollup_rows
 from secondsight.rollup.samples import sketches_of
+from secondsight.store.coarse import FINEST
 from secondsight.store.spec import TableSpec
 
 ROWS_AT_ONCE = 20_000
@@ -53,7 +54,7 @@ def _portion(
         return None
     merged = merge_rows(source, metrics)
     keys = merged.key_list()
-    if work.level.source == "30s":
+    if work.level.source == FINEST:
         chosen = [metric for metric in sketched(metrics) if f"{metric.name}_last" in merged.members]
         if chosen:
             raw = raw_rows(store, work, chosen, hosts)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secondsight.contracts import Store
-from secondsight.rollup.load import FINAL, Work
-from secondsight.store.coarse import BUCKETS
+from secondsight.rollup.load import FINAL, Work, windows_of
 
 AT_ONCE = 500
 Place = tuple[str, str]
@@ -95,14 +94,10 @@ def source_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
     found: dict[Work, Mark] = {}
     for some in _of_one_cluster(works):
         work = some[0]
-        bucket = BUCKETS[work.level.source]
-        start, end = "toDateTime({start:UInt32}, 'UTC')", "toDateTime({end:UInt32}, 'UTC')"
         rows = store.query(
             "SELECT intDiv(toUnixTimestamp(window_start), {width:UInt32}) AS number, count() AS rows, "  # noqa: S608 - names of the code
             f"sumWithOverflow(version) AS version FROM {work.source} FINAL "
-            "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
-            f"AND {bucket}(window_start) >= {bucket}({start}) AND {bucket}(window_start) <= {bucket}({end}) "
-            f"AND window_start >= {start} AND window_start < {end} "
+            f"WHERE {windows_of(work.level.source)} "
             "AND number IN {numbers:Array(UInt32)} GROUP BY number",
             _reach(some),
             FINAL,

@@ -14,6 +14,8 @@ from secondsight.store.codecs import PLAIN, STEPS
 from secondsight.store.layout import COMPRESSED, COUNTS, NAME, ROLLUP_KEY, ROLLUP_ORDER, TIME_MS, TIME_S, WIDE_SETTINGS
 from secondsight.store.spec import ColumnSpec, TableSpec
 
+FINEST = "30s"
+"""Resolution of the rollups that all others are merged of; the ledger has windows of it too."""
 WIDE_SUM = "Decimal(38, 0)"
 BINS_CODEC = "Delta,ZSTD(1)"
 WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
@@ -37,14 +39,25 @@ class Level:
 
 
 LEVELS = (
-    Level("5m", 300_000, "30s", "toStartOfDay", "toYYYYMM"),
+    Level("5m", 300_000, FINEST, "toStartOfDay", "toYYYYMM"),
     Level("1h", 3_600_000, "5m", "toStartOfMonth", "toYYYYMM"),
     Level("1d", 86_400_000, "1h", "toStartOfYear", "toYear"),
 )
 """From fine to coarse; each is merged of the one before it."""
 
-BUCKETS = {"30s": "toStartOfHour", **{level.name: level.bucket for level in LEVELS}}
+BUCKETS = {FINEST: "toStartOfHour", **{level.name: level.bucket for level in LEVELS}}
 """Resolution -> what the order key of its tables begins with, after tenant and cluster, of `window_start`."""
+
+
+def window_bounds(resolution: str, start: str, end: str) -> list[str]:
+    """Return predicates for windows that start in [start, end); the second pair is what the order key is cut by."""
+    bucket = BUCKETS[resolution]
+    return [
+        f"window_start >= {start}",
+        f"window_start < {end}",
+        f"{bucket}(window_start) >= {bucket}({start})",
+        f"{bucket}(window_start) <= {bucket}({end})",
+    ]
 
 
 def sketch_columns(metric: Metric) -> tuple[str, str]:

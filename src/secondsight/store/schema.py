@@ -11,7 +11,7 @@ from typing import Protocol
 from secondsight.catalog.members import Holds, Member, members
 from secondsight.catalog.metric import DTYPES, Metric
 from secondsight.model import EntityKind
-from secondsight.store.coarse import LEVELS, Level, coarse_table, made_tables
+from secondsight.store.coarse import FINEST, LEVELS, Level, coarse_table, made_tables
 from secondsight.store.codecs import NOISE, codec_of
 from secondsight.store.deployment import EMBEDDED, Deployment
 from secondsight.store.layout import (
@@ -44,7 +44,7 @@ def raw_table(kind: EntityKind) -> str:
     return f"{kind.value}_1s"
 
 
-def rollup_table(kind: EntityKind, resolution: str = "30s") -> str:
+def rollup_table(kind: EntityKind, resolution: str = FINEST) -> str:
     """Return the name of the rollup table of a kind at a resolution."""
     return f"{kind.value}_{resolution}"
 
