@@ -9,8 +9,9 @@ import pytest
 
 from secondsight.access.metadata import open_metadata
 from secondsight.access.tokens import Authenticator
+from secondsight.administer.up import INCIDENT_NAMES
 from secondsight.agent.simulate.incidents import INCIDENTS
-from secondsight.cli import INCIDENT_NAMES, main
+from secondsight.cli import main
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.config import build
 from secondsight.errors import Rejected, Retryable
