@@ -108,16 +108,14 @@ def foreign(data: Path, now_ms: int = CASE_MS, **settings: Any) -> Iterator[Fore
         yield Foreign(run, run.token(name="prom"))
 
 
-def case(number: str) -> dict[str, Any]:
+def case(name: str) -> dict[str, Any]:
     """Return a handed request; its body as bytes."""
-    (path,) = CASES.glob(f"{number}-*.request.json")
-    told: dict[str, Any] = json.loads(path.read_text())
+    told: dict[str, Any] = json.loads((CASES / name).read_text())
     return told | {"body": base64.b64decode(told["body_b64"])}
 
 
-def lines(number: str) -> list[dict[str, Any]]:
-    (path,) = CASES.glob(f"{number}-*.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
+def lines(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (CASES / name).read_text().splitlines()]
 
 
 def _name(frame: Frame, metric: str, row: int) -> str:

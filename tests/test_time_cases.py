@@ -1,7 +1,6 @@
 """Handed cases of time, by their file: stamps ahead of their admission, and a clock that went back over a restart."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ from spool_rig import Rig as SpoolRig
 from spool_rig import frame
 
 CASES = Path(__file__).parent / "cases" / "time"
-CORPUS = Path(__file__).parents[1].parent / "shared" / "corpus"
 POWER = "gpu_power_watts"
-AREAS = ("attribution", "counters", "events", "gaps", "inference", "parsing", "sentinels", "time", "units", "wal")
 
 
 def records(name: str) -> list[dict[str, Any]]:
@@ -86,18 +83,3 @@ def test_only_a_step_back_is_said(behind_ms: int, said: int) -> None:
     assert counts.get("clock_stepped") == said
     note_step_back(0, 1_700_000_000_000, counts)
     assert counts.get("clock_stepped") == said
-
-
-@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"the corpus is not at {CORPUS}")
-def test_every_handed_case_of_an_agent_s_areas_is_here_unchanged() -> None:
-    """The file stands in tests/cases as it was handed, and a test names it, or runs every file of its folder."""
-    listed = re.findall(r"^## (\d{3}) (\S+) \((\w+)\)", (CORPUS / "CASES.md").read_text(), re.MULTILINE)
-    tests = {path.name: path.read_text() for path in Path(__file__).parent.glob("test_*.py")}
-    for number, name, area in listed:
-        if area not in AREAS:
-            continue
-        full = f"{number}-{name}"
-        (here,) = Path(__file__).parent.glob(f"cases/*/{full}")
-        assert here.read_bytes() == (CORPUS / "cases" / full).read_bytes(), full
-        is_expected = here.with_name(full + ".expected.json").exists()
-        assert is_expected or any(number in text for text in tests.values()), f"{full} has no test"
