@@ -15,8 +15,8 @@ from secondsight.process.enrich import Attribution
 from secondsight.process.findings import holding
 from secondsight.process.kinds import KindState
 from secondsight.process.land import Row, attribution_row, hash64, own_provenance
-from secondsight.process.load import BUCKET_MS, FINAL, START, series_of
-from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, HOST, PART, REGION, TENANT, Names
+from secondsight.process.load import FINAL, RANGE, START, range_params, series_of
+from secondsight.process.series import CLUSTER, COLLECTOR, ENTITY, FIELDS, HOST, PART, REGION, TENANT, Names
 from secondsight.store.schema import raw_table
 from secondsight.store.spec import quoted
 
@@ -180,16 +180,13 @@ def _findings(
     for row in rows:
         rule = rules.get(row["rule"])
         if rule is not None and rule.kind in states:
-            names = tuple(row[name] for name in _NAMES)
+            names = tuple(row[name] for name in FIELDS)
             series = states[rule.kind].series.id_of(names)
             count = int(row["counted"]) if row["counted"].isdecimal() else 0
             times = (row["begin_ms"], row["end_ms"])
             told = (row["version"], row["told"], bool(row["gone"]))
             found.append(Finding(rule, series, *times, count, row["code"], *told))
     return found
-
-
-_NAMES = ("tenant_id", "region", "cluster_id", "host_id", "entity", "part", "collector_id")
 
 
 def load_next(
@@ -234,13 +231,7 @@ def load_firsts(
 
 
 _SERIES = ("region", "host_id", "entity", "part", "collector_id")
-_FIRSTS = (
-    "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
-    "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket:UInt32}, 'UTC') "
-    "AND event_time >= fromUnixTimestamp64Milli({from:Int64}, 'UTC') "
-    "AND event_time < fromUnixTimestamp64Milli({to:Int64}, 'UTC') "
-    "AND isNotNull({metric:Identifier}) AND collector_id IN {collectors:Array(String)}"
-)
+_FIRSTS = f"WHERE {RANGE} AND isNotNull({{metric:Identifier}}) AND collector_id IN {{collectors:Array(String)}}"
 
 
 def _firsts(
@@ -251,23 +242,17 @@ def _firsts(
     whose: Mapping[str, Any],
     reach_ms: tuple[int, int],
 ) -> Firsts:
-    name = rule.metrics[0].name
+    name, place = rule.metrics[0].name, (whose["tenant"], whose["cluster"])
     rows = store.query(
         f"SELECT {', '.join(_SERIES)}, min(toUnixTimestamp64Milli(event_time)) AS next_ms, "  # noqa: S608 - names from the catalogue
         f"argMin({quoted(name)}, event_time) AS value FROM {raw_table(state.kind)} FINAL {asked}",
-        {
-            "metric": name,
-            "bucket": (reach_ms[0] - reach_ms[0] % BUCKET_MS) // 1000,
-            "from": reach_ms[0],
-            "to": reach_ms[1],
-            **whose,
-        },
+        {**range_params(*place, reach_ms), "metric": name, **whose},
         FINAL,
     )
     found: Firsts = defaultdict(list)
     if rows.num_rows:
         holds = holding(rule, np.asarray(rows.column("value").to_numpy()))
-        numbers = series_of(rows, state, whose["tenant"], whose["cluster"]).tolist()
+        numbers = series_of(rows, state, *place).tolist()
         for number, at_ms, held in zip(numbers, rows.column("next_ms").to_pylist(), holds, strict=True):
             found[number].append((at_ms, bool(held)))
     return found

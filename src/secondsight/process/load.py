@@ -64,9 +64,9 @@ def load_pieces(
     place = state.collectors.items[collectors[0]]
     codes = {state.collectors.items[collector][-1]: collector for collector in collectors}
     rows = store.query(
-        f"SELECT {columns} FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "  # noqa: S608 - names from the catalogue
+        f"SELECT {columns} FROM {raw_table(state.kind)} FINAL WHERE {RANGE} "  # noqa: S608 - names from the catalogue
         f"AND collector_id IN {{collectors:Array(String)}} AND {START} IN {{starts:Array(Int64)}} ORDER BY event_ms",
-        _range(place, min(starts_ms), max(starts_ms) + WINDOW_MS)
+        range_params(place[0], place[2], (min(starts_ms), max(starts_ms) + WINDOW_MS))
         | {"collectors": sorted(codes), "starts": sorted(set(starts_ms))},
         FINAL,
     )
@@ -161,10 +161,11 @@ def next_rows(
     if not metrics:
         return []
     flags = ", ".join(f"max(isNotNull({quoted(name)}))" for name in metrics)
+    tenant, _, cluster, _ = state.collectors.items[collectors[0]]
     rows = store.query(
         f"SELECT collector_id, host_id, entity, part, {START} AS start, [{flags}] AS flags "  # noqa: S608 - names from the catalogue
-        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
-        _range(state.collectors.items[collectors[0]], *reach_ms)
+        f"FROM {raw_table(state.kind)} WHERE {RANGE} AND collector_id IN {{collectors:Array(String)}} GROUP BY ALL",
+        range_params(tenant, cluster, reach_ms)
         | {"collectors": [state.collectors.items[collector][-1] for collector in collectors]},
     )
     return [
@@ -190,8 +191,8 @@ def collectors_of(
     start_ms, end_ms = min(start for start, _ in reach_ms.values()), max(end for _, end in reach_ms.values())
     rows = store.query(
         f"SELECT DISTINCT host_id, region, collector_id, {root_column(state.kind)} AS root, {START} AS start "  # noqa: S608 - names of the code
-        f"FROM {raw_table(state.kind)} WHERE {_RANGE} AND root IN {{roots:Array(String)}}",
-        _range((place[0], "", place[1], ""), start_ms, end_ms) | {"roots": sorted(reach_ms)},
+        f"FROM {raw_table(state.kind)} WHERE {RANGE} AND root IN {{roots:Array(String)}}",
+        range_params(*place, (start_ms, end_ms)) | {"roots": sorted(reach_ms)},
     )
     return [
         (row["root"], row["host_id"], (place[0], row["region"], place[1], row["collector_id"]), int(row["start"]))
@@ -202,21 +203,22 @@ def collectors_of(
 
 START = f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) * {WINDOW_MS}"
 """Window of a row."""
-_RANGE = (
+RANGE = (
     "tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
     "AND toStartOfTenMinutes(event_time) >= toDateTime({bucket_from:UInt32}, 'UTC') "
     "AND toStartOfTenMinutes(event_time) <= toDateTime({bucket_to:UInt32}, 'UTC') "
     "AND event_time >= fromUnixTimestamp64Milli({from_ms:Int64}, 'UTC') "
     "AND event_time < fromUnixTimestamp64Milli({to_ms:Int64}, 'UTC')"
 )
+"""Rows of a cluster in a range of time, found by the primary key."""
 
 
-def _range(key: CollectorKey, start_ms: int, end_ms: int) -> dict[str, Any]:
-    tenant, _, cluster, name = key
+def range_params(tenant: str, cluster: str, reach_ms: tuple[int, int]) -> dict[str, Any]:
+    """Return the parameters of `RANGE`, for a half open range of time."""
+    start_ms, end_ms = reach_ms
     return {
         "tenant": tenant,
         "cluster": cluster,
-        "collector": name,
         "bucket_from": (start_ms - start_ms % BUCKET_MS) // 1000,
         "bucket_to": (end_ms - 1) // 1000,
         "from_ms": start_ms,
@@ -338,9 +340,9 @@ def last_rows(
     ]
     return store.query(
         f"SELECT {by}region, host_id, entity, part, collector_id{''.join(f', {each}' for each in aggregates)} "  # noqa: S608 - names from the catalogue
-        f"FROM {raw_table(state.kind)} FINAL WHERE {_RANGE} "
+        f"FROM {raw_table(state.kind)} FINAL WHERE {RANGE} "
         "AND collector_id IN {collectors:Array(String)} GROUP BY ALL",
-        _range((tenant, "", cluster, ""), *reach_ms) | {"collectors": collectors},
+        range_params(tenant, cluster, reach_ms) | {"collectors": collectors},
         FINAL,
     )
 
