@@ -151,7 +151,7 @@ def _print_results(results: Sequence[dict[str, Any]], *, dry: bool) -> None:
 
 def _row(one: dict[str, Any]) -> dict[str, Any]:
     shorter = {"time": one["ingestTime"], "host": one["hostId"], "collector": one["collectorId"]}
-    return {**one, **shorter, "replayed": one["replayedTime"] or "", "message": one["message"][:80]}
+    return {**one, **shorter, "replayed": one["replayedTime"] or ""}
 
 
 def _filters(arguments: argparse.Namespace) -> dict[str, str | None]:

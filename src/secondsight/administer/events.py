@@ -49,7 +49,8 @@ def _events(arguments: argparse.Namespace) -> int:
 def _row(one: dict[str, Any]) -> dict[str, Any]:
     code = one.get("code", "")
     attributes = one["attributes"]
-    text = next((attributes[name] for name in ("message", "text", "note") if attributes.get(name)), "")
+    facts = "" if "code" in one else ", ".join(f"{name} {value}" for name, value in attributes.items())
+    text = next((attributes[name] for name in ("message", "text", "note") if attributes.get(name)), facts)
     return {
         "time": one["time"],
         "end": one.get("endTime") or "",
@@ -58,5 +59,5 @@ def _row(one: dict[str, Any]) -> dict[str, Any]:
         "host": one["hostId"],
         "entity": one["entityId"],
         "job": one["jobId"],
-        "text": text[:80],
+        "text": text,
     }

@@ -8,6 +8,8 @@ before its command runs.
 import argparse
 import getpass
 import json
+import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +31,8 @@ Commands = Any
 AddCommand = Callable[[Commands, str, str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 AddServer = Callable[[argparse.ArgumentParser], None]
 """Adds the options that say where the api is, and which token it is asked with."""
+
+ABSENT = "-"
 
 
 def group(commands: Commands, name: str, text: str) -> Commands:
@@ -105,25 +109,33 @@ def now_ms() -> int:
 
 
 def show(rows: Sequence[dict[str, Any]], shown: Sequence[str], *, as_json: bool) -> int:
-    """Print rows as a table of some columns, or whole as JSON."""
+    """Print rows as a table of some columns, one below the other where a terminal is too narrow, or whole as JSON."""
     if as_json:
         return say(json.dumps(rows, indent=2, default=str))
-    table = [
-        [name.removesuffix("_ms").upper() for name in shown],
-        *([_text(name, row.get(name)) for name in shown] for row in rows),
-    ]
-    widths = [max(len(line[column]) for line in table) for column in range(len(shown))]
-    for line in table:
+    names = [re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("_ms")).upper() for name in shown]
+    cells = [[_text(name, row.get(name)) for name in shown] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    if rows and sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns:
+        return say("\n\n".join(_record(names, line) for line in cells) + "\n")
+    for line in (names, *cells):
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
     return 0
+
+
+def _record(names: Sequence[str], line: Sequence[str]) -> str:
+    """Return what a row has, a line each."""
+    width = max(map(len, names))
+    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in zip(names, line, strict=True) if text != ABSENT)
 
 
 def _text(name: str, value: Any) -> str:
     if name in ("expires_ms", "revoked_ms") and value is not None:
         return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
     if isinstance(value, tuple | list):
-        return ",".join(map(str, value)) or "-"
-    return "-" if value in (None, "") else str(value)
+        return ",".join(map(str, value)) or ABSENT
+    if value in (None, ""):
+        return ABSENT
+    return "".join(letter if letter.isprintable() else "?" for letter in str(value))
 
 
 def say(text: str) -> int:
