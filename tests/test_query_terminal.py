@@ -82,9 +82,10 @@ def test_query_prints_a_table_json_or_csv(arguments):
     assert out.getvalue().startswith("ts,metric,")
 
 
-def test_top_prints_once(arguments):
+@pytest.mark.parametrize("once", [True, False])
+def test_top_prints_once_where_it_is_told_so_or_no_terminal_is(arguments, once):
     out = io.StringIO()
-    assert top_command(arguments, out, ManualClock(NOW)) == 0
+    assert top_command(Namespace(**{**vars(arguments), "once": once}), out, ManualClock(NOW)) == 0
     assert out.getvalue().index("GPU-b") < out.getvalue().index("GPU-a")
     assert "GPU-c" not in out.getvalue()
 

@@ -66,7 +66,7 @@ def query_command(arguments: Namespace, out: TextIO) -> int:
 
 
 def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
-    """Show the GPUs with the highest values, again and again unless `--once`; return the exit code.
+    """Show the GPUs with the highest values, again and again on a terminal unless `--once`; return the exit code.
 
     Raises:
         Rejected: As the api says.
@@ -77,7 +77,7 @@ def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
     console = Console(file=out)
     try:
         table = top_table(client.get_json("/v1/top", params))
-        if arguments.once:
+        if arguments.once or not console.is_terminal:
             console.print(table)
             return 0
         with Live(table, console=console, screen=False, auto_refresh=False) as live:
