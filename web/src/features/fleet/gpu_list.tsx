@@ -92,7 +92,7 @@ function cellOf(gpu: Gpu, column: Column, catalog: Catalog | undefined, now: num
     return column.key === "utilization" ? (
       <>
         <ShareBar ratio={gpu.values[metric]} />
-        {text}
+        <span className="share">{text}</span>
       </>
     ) : (
       text
