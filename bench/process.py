@@ -136,7 +136,7 @@ def staged(processor: Processor, times: dict[str, float]) -> None:
     timed(processor._intake, "_decode", "decode")
     timed(processor._intake, "_take_together", "stacks")
     timed(processor._intake._applier, "apply", "cells")
-    timed(processor._settler, "flush_raw", "raw_rows")
+    timed(processor.world, "write_raw", "raw_rows")
     timed(processor._settler, "_close_window", "windows")
     timed(processor._settler, "flush", "rest_of_rows")
 

@@ -30,6 +30,18 @@ def test_a_table_where_there_is_room(
     assert second == f"2e  -                         {'x' * 60}"
 
 
+def test_words_stay_whole_where_a_text_takes_several_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert shown(capsys)[2:5] == [
+        "MESSAGE      a metric that",
+        "             nobody?knows ?[31m",
+        "",
+    ]
+
+
 def test_rows_below_each_other_where_a_terminal_is_too_narrow(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

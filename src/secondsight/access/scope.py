@@ -58,6 +58,11 @@ class Scope:
         if not self.tenant_ids or not all(self.tenant_ids):
             raise Rejected("no_grant", f"{self.subject} has no grant to read", "ask an administrator for a grant")
 
+    @property
+    def is_attributed(self) -> bool:
+        """Tell whether it admits only seconds that are allocated to someone named."""
+        return any(names is not None for names in (self.teams, self.jobs, self.model_ids))
+
 
 def scope_of(identity: Identity, metadata: Engine, tenant_id: str | None = None) -> Scope:
     """Return the one scope of an identity, or of its grants in one tenant.

@@ -11,9 +11,11 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,17 +117,22 @@ def show(rows: Sequence[dict[str, Any]], shown: Sequence[str], *, as_json: bool)
     names = [re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("_ms")).upper() for name in shown]
     cells = [[_text(name, row.get(name)) for name in shown] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
-    if rows and sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > shutil.get_terminal_size().columns:
-        return say("\n\n".join(_record(names, line) for line in cells) + "\n")
+    room = shutil.get_terminal_size().columns
+    if rows and sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > room:
+        return say("\n\n".join(_record(names, line, room) for line in cells) + "\n")
     for line in (names, *cells):
         say("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
     return 0
 
 
-def _record(names: Sequence[str], line: Sequence[str]) -> str:
-    """Return what a row has, a line each."""
-    width = max(map(len, names))
-    return "\n".join(f"{name.ljust(width)}  {text}" for name, text in zip(names, line, strict=True) if text != ABSENT)
+def _record(names: Sequence[str], line: Sequence[str], room: int) -> str:
+    """Return what a row has, each on lines of its own; words stay whole, so that ids can be copied."""
+    width = max(map(len, names)) + 2
+    told = [(name.ljust(width), text) for name, text in zip(names, line, strict=True) if text != ABSENT]
+    wrap = partial(textwrap.fill, width=room, subsequent_indent=" " * width)
+    return "\n".join(
+        wrap(text, initial_indent=name, break_long_words=False, break_on_hyphens=False) for name, text in told
+    )
 
 
 def _text(name: str, value: Any) -> str:

@@ -229,7 +229,7 @@ def _tenant(services: Services, scope: Scope, asked: MaintenanceRequest) -> str:
     Raises:
         Rejected(not_found, ambiguous_target, role_cannot_operate).
     """
-    if scope.teams is not None or scope.jobs is not None or scope.model_ids is not None:
+    if scope.is_attributed:
         message = "planned work is on hosts, and your grant shows only what is allocated to someone"
         raise Rejected("role_cannot_operate", message, "ask an administrator for a grant of whole clusters")
     rows = services.inventory.progress(scope).to_pylist()

@@ -40,7 +40,7 @@ from secondsight.gateway.gather import Gatherer
 from secondsight.gateway.known import Definition, DefinitionStore
 from secondsight.gateway.native import CONTENT_TYPE, Intake, SchemaUnknown, Sinks
 from secondsight.gateway.plan import Asker, InForce, Plans, Wish, agent_id
-from secondsight.gateway.policy import Policies, Tables
+from secondsight.gateway.policy import Policies, PolicyReads
 from secondsight.gateway.pressure import Gauges
 from secondsight.gateway.records import Pair
 from secondsight.gateway.refusals import Refusals
@@ -107,7 +107,6 @@ class Gateway:
         self._front = Front(self._collector, self.door, body_limits, self.selfmetrics)
         definitions = DefinitionStore(stores.metadata, stores.definitions, catalog, clock)
         self._policies = Policies(stores.metadata, catalog, clock, config.interval_ms)
-        self._policies_read: asyncio.Task[None] | None = None
         self._wait_logged: float | None = None
         self.connections: Mapping[str, int] = {}
         self._plans = Plans(stores.metadata, stores.ingest, clock, self._policies, config.interval_ms)
@@ -119,7 +118,7 @@ class Gateway:
         )
         self._finds = Gatherer[bytes, dict[bytes, Definition]]("find", definitions.load, _one, BATCH_ITEMS, weight)
         self._wishes = Gatherer[Wish, InForce]("plans", self._plans.announce, _one, BATCH_ITEMS, weight)
-        self._policy_reads = Gatherer[None, Tables]("policies", self._policies.read, _one, BATCH_ITEMS)
+        self._policy_reads = PolicyReads(self._policies, lambda tables: self.door.quotas.take(tables.quotas))
         claim = EventIds(stores.metadata, clock).claim
         self._event_ids = Gatherer[Claim, dict[bytes, Held]]("event ids", claim, _one, BATCH_ITEMS)
         bounds = Bounds(round(config.future_seconds * MS_PER_SECOND), round(config.past_days * MS_PER_DAY))
@@ -159,11 +158,9 @@ class Gateway:
 
     async def close(self) -> None:
         """Finish what was taken in and close the stores; may be called twice."""
-        for gatherer in (self._finds, self._definitions, self._wishes, self._records, self._policy_reads):
+        for gatherer in (self._finds, self._definitions, self._wishes, self._records, self._event_ids):
             await gatherer.close()
-        await self._event_ids.close()
-        if self._policies_read is not None:
-            await self._policies_read
+        await self._policy_reads.close()
         await self._refusals.close()
         self.door.turns.close()
         self._stores.ingest.close()
@@ -263,7 +260,7 @@ class Gateway:
         if identity is None:
             identity = await asyncio.to_thread(self._authenticator.authenticate, secret)
         if self._policies.is_stale:
-            await self._refresh_policies()
+            await self._policy_reads.refresh()
         if identity.role is not Role.COLLECTOR:
             message = f"the token {identity.name!r} has the role {identity.role} and cannot write"
             raise Rejected("role_cannot_write", message, "use a token of the role collector")
@@ -289,26 +286,6 @@ class Gateway:
             return ()
         return ((PLAN_HEADER, self._plans.etag(identity, verdict.accepted[0].host_id).encode()),)
 
-    async def _refresh_policies(self) -> None:
-        """Have what operators want read anew; only the first request of all waits for it."""
-        if self._policies_read is None:
-            self._policies_read = asyncio.create_task(self._read_policies_later())
-        if not self._policies.is_known:
-            await asyncio.shield(self._policies_read)
-
-    async def _read_policies_later(self) -> None:
-        try:
-            await self._read_policies()
-        except Retryable as error:
-            _log.warning("plans stay as they are known: %s", error)
-        finally:
-            self._policies_read = None
-
-    async def _read_policies(self) -> None:
-        tables = await self._policy_reads.submit((None,))
-        self._policies.take(tables)
-        self.door.quotas.take(tables.quotas)
-
     async def _post_enroll(self, request: Request) -> Answer:
         self._attempts.take(request.address)
         request.require_content(JSON)
@@ -328,7 +305,7 @@ class Gateway:
             raise Rejected("bad_host", f"a host is a text of at most {MAX_ID_LENGTH} characters")
         require_host(identity, collector_id, host_id)
         asker = Asker(identity, collector_id, host_id, _interval_ms(request))
-        await self._read_policies()
+        await self._policy_reads.read()
         wishes = self._plans.handed_out(asker)
         if wishes:
             self._plans.settle(wishes, await self._wishes.submit(wishes))

@@ -4,9 +4,11 @@ The tables are read whole every few seconds, in a thread; what an agent is told 
 and kept until the tables change or a session ends. Asking for an entity tag is one look into a dictionary.
 """
 
+import asyncio
 import hashlib
+import logging
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +20,13 @@ from secondsight.access.quotas import Quota, read_quotas
 from secondsight.access.sampling import COARSE_MS, FULL_MS, MetricStage, Rule, live_rules, metric_stages
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
+from secondsight.errors import Retryable
+from secondsight.gateway.gather import Gatherer
 from secondsight.model import EntityKind
 
 REMEMBERED_AGENTS = 200_000
+ASKERS_MAXIMUM = 500
+"""Of one read of the tables."""
 REFRESH_SECONDS = 2.0
 RECENT_MS = 600_000
 """Sessions that ended so long ago at most still say from when less was to be collected."""
@@ -30,6 +36,8 @@ OF_JOBS = (EntityKind.PROCESS_JOB, EntityKind.TRAINING)
 
 Home = tuple[str, str, str]
 """Tenant, cluster, host."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +146,52 @@ class Policies:
         body = {kind.value: (one.interval_ms or self._interval_ms, one.only) for kind, one in told.kinds.items()}
         digest = hashlib.blake2b(orjson.dumps([body, told.sessions, told.jobs]), digest_size=8).hexdigest()
         return replace(told, etag=f'"{digest}"')
+
+
+class PolicyReads:
+    """Reads the tables, once for all who ask at a time. Lives in one event loop.
+
+    Args:
+        policies: Go by what was read.
+        taken: Told of it as well.
+    """
+
+    def __init__(self, policies: Policies, taken: Callable[[Tables], None]) -> None:
+        self._policies = policies
+        self._taken = taken
+        self._reads = Gatherer[None, Tables]("policies", policies.read, lambda _asker: 1, ASKERS_MAXIMUM)
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def read(self) -> None:
+        """Go by what the tables say now.
+
+        Raises:
+            Retryable: The metadata store is away.
+        """
+        tables = await self._reads.submit((None,))
+        self._policies.take(tables)
+        self._taken(tables)
+
+    async def refresh(self) -> None:
+        """Have the tables read anew; nobody waits for it but those who ask before they were ever read."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh())
+        if not self._policies.is_known:
+            await asyncio.shield(self._refreshing)
+
+    async def close(self) -> None:
+        """Finish what was begun; may be called twice."""
+        if self._refreshing is not None:
+            await self._refreshing
+        await self._reads.close()
+
+    async def _refresh(self) -> None:
+        try:
+            await self.read()
+        except Retryable as error:
+            _log.warning("plans stay as they are known: %s", error)
+        finally:
+            self._refreshing = None
 
 
 def told_to(tables: Tables, home: Home, names: Mapping[EntityKind, Sequence[str]], now_ms: int) -> Told:

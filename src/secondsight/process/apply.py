@@ -48,7 +48,8 @@ class Applier:
         world = self._world
         if not world.late.items:
             return
-        self._write_all()
+        world.write_raw()
+        world.write_rollups()
         for keys in batches(
             oldest(world.late.items, MAX_LATE), world.collectors, lambda kind: world.kinds[kind].most_spans
         ):
@@ -88,12 +89,6 @@ class Applier:
     def _may_be_written(self, key: SpanKey) -> bool:
         kind, start_ms, collector = key
         return self._world.progress[collector].may_be_written(kind, start_ms) or key in self._world.spans.closing
-
-    def _write_all(self) -> None:
-        world = self._world
-        for kind, state in world.kinds.items():
-            world.writer.flush_raw(state, world.allocations, world.stamps[kind], world.clock.now_ms())
-        world.write_rollups()
 
     def _apply(self, state: KindState, start_ms: int, items: list[tuple[Piece, Position]]) -> None:
         world = self._world

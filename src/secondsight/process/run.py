@@ -180,7 +180,7 @@ class Processor:
             Retryable: The store or the log is away.
         """
         began_seconds = self._clock.monotonic_seconds()
-        self._settler.flush_raw()
+        self.world.write_raw()
         self._settler.flush()
         self._consumer.commit(self._settler.offsets())
         self._rollup_at = self._clock.monotonic_seconds()
@@ -284,7 +284,7 @@ class Processor:
         for kind, rows in waiting.items():
             patience = self.config.raw_seconds * (2 if rows * SMALL_SHARE < total else 1)
             if rows >= self.config.raw_rows or now_seconds - self._raw_at[kind] >= patience:
-                self._settler.flush_raw((kind,))
+                self.world.write_raw((kind,))
                 self._raw_at[kind] = now_seconds
 
     def _due(self, now_seconds: float) -> list[SpanKey]:

@@ -50,17 +50,6 @@ class Settler:
         self.findings = FindingBook(world)
         self.more = False
 
-    def flush_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> int:
-        """Write dirty rows of some kinds; return how many.
-
-        Raises:
-            Retryable: The store is busy or away.
-        """
-        world, now_ms = self._world, self._world.clock.now_ms()
-        return sum(
-            world.writer.flush_raw(world.kinds[kind], world.allocations, world.stamps[kind], now_ms) for kind in kinds
-        )
-
     def due(self) -> list[SpanKey]:
         """Return the spans to close now, oldest window first, of those written before not more than a step takes."""
         world = self._world
@@ -87,7 +76,7 @@ class Settler:
         keys = list(keys)
         for kind, start_ms, collector in keys:
             groups[start_ms, kind].append(collector)
-        self.flush_raw({kind for _, kind in groups})
+        self._world.write_raw({kind for _, kind in groups})
         self.findings.expect(keys)
         old = self._prepare([key for key in keys if self._world.spans.open[key].reopened])
         for start_ms, kind in sorted(groups):
@@ -134,7 +123,7 @@ class Settler:
             self._load_forced(batch)
             found |= self._replaced(batch)
         if any(world.spans.open[key].restamp for key in keys):
-            self.flush_raw()
+            world.write_raw()
         return found
 
     def _close_window(

@@ -143,6 +143,16 @@ class World:
             self.store.insert("ledger", ledger_table(self.writer.spec("ledger"), rows))
             self.ledger.written()
 
+    def write_raw(self, kinds: Iterable[EntityKind] = EntityKind) -> None:
+        """Write the dirty rows of some kinds.
+
+        Raises:
+            Retryable: The store is busy or away.
+        """
+        now_ms = self.clock.now_ms()
+        for kind in kinds:
+            self.writer.flush_raw(self.kinds[kind], self.allocations, self.stamps[kind], now_ms)
+
     def write_rollups(self) -> None:
         """Write the rollups that wait, having noted first which windows they are of: a crash between them is seen.
 

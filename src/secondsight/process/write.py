@@ -61,8 +61,8 @@ class Writer:
             times = {"from_time": start_ms, "to_time": start_ms + WINDOW_MS, "written_at": now_ms}
             self.landing.add("rewrites", row | times, now_ms)
 
-    def flush_raw(self, state: KindState, allocations: Allocations, stamps: Stamps, now_ms: int) -> int:
-        """Write the dirty rows of a kind; return how many.
+    def flush_raw(self, state: KindState, allocations: Allocations, stamps: Stamps, now_ms: int) -> None:
+        """Write the dirty rows of a kind.
 
         Raises:
             Retryable: The store is busy or away.
@@ -70,7 +70,7 @@ class Writer:
         batch = [(window, np.flatnonzero(window.dirty[: window.size])) for window in state.windows.values()]
         batch = [(window, rows) for window, rows in batch if rows.size]
         if not batch:
-            return 0
+            return
         self._announce_rewritten(state, batch, now_ms)
         for window, rows in batch:
             window.written[rows] = True  # an insert that fails may have written some: the next one announces them
@@ -87,7 +87,6 @@ class Writer:
         self._insert(spec.name, made)
         for window, rows in batch:
             window.dirty[rows] = False
-        return sum(rows.size for _, rows in batch)
 
     def add_rollups(self, state: KindState, columns: Mapping[str, ColumnValues]) -> None:
         """Take in rollup rows."""

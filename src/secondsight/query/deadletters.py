@@ -11,11 +11,12 @@ from secondsight.access.scope import Scope
 from secondsight.errors import Rejected
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
+from secondsight.query.request import RANGE_MAXIMUM_MS
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
+from secondsight.query.windows import time_bounds
 from secondsight.wire.letters import REPLAYED
 
-SPAN_MAXIMUM_MS = 366 * 86_400_000
 TABLE = "dead_letters"
 _COLUMNS = (
     "id",
@@ -143,7 +144,6 @@ def _letters(asked: Asked, scope: Scope, parameters: Parameters) -> str:
 
 
 def _where(asked: Asked, parameters: Parameters) -> list[str]:
-    start, end = (parameters.bind(time_ms, "Int64") for time_ms in (asked.span.from_ms, asked.span.to_ms))
     named = (
         ("cluster_id", asked.clusters),
         ("host_id", asked.hosts),
@@ -153,16 +153,12 @@ def _where(asked: Asked, parameters: Parameters) -> list[str]:
         ("metric", asked.metrics),
         ("toString(id)", tuple(map(str, asked.ids))),
     )
-    return [
-        f"ingest_time >= fromUnixTimestamp64Milli({start}, 'UTC')",
-        f"ingest_time < fromUnixTimestamp64Milli({end}, 'UTC')",
-        *(f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values),
-    ]
+    return [*time_bounds("ingest_time", asked.span, parameters), *parameters.among(named)]
 
 
 def _check(asked: Asked, scope: Scope) -> None:
-    if asked.span.to_ms - asked.span.from_ms > SPAN_MAXIMUM_MS:
+    if asked.span.to_ms - asked.span.from_ms > RANGE_MAXIMUM_MS:
         raise Rejected("range_too_wide", "dead letters are read for a year at most", "ask for a shorter range")
-    if scope.teams is not None or scope.jobs is not None or scope.model_ids is not None:
+    if scope.is_attributed:
         message = "dead letters are kept by collector, and your grant shows only what is allocated to someone"
         raise Rejected("no_dead_letters", message, "ask an administrator for a grant of whole clusters")

@@ -16,12 +16,12 @@ from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.inventory import Inventory, Progress, progress_of
 from secondsight.query.plan import Span
-from secondsight.query.request import Filters
+from secondsight.query.request import RANGE_MAXIMUM_MS, Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
+from secondsight.query.windows import time_bounds
 
 _COMPUTE: Any = pc
-SPAN_MAXIMUM_MS = 366 * 86_400_000
 EVENTS, INFOS, HISTORY = "events", "infos", "event_history"
 _SHARED = (
     "tenant_id",
@@ -95,7 +95,7 @@ class EventReader:
             Rejected(range_too_wide, forbidden_metric): Over a year is asked for, or a metric that the grant denies.
             Retryable: The store is away or busy.
         """
-        if asked.span.to_ms - asked.span.from_ms > SPAN_MAXIMUM_MS:
+        if asked.span.to_ms - asked.span.from_ms > RANGE_MAXIMUM_MS:
             raise Rejected("range_too_wide", "events are read for a year at most", "ask for a shorter range")
         rows = self._inventory.read(compile_page(asked, scope)).to_pylist()
         total = int(rows[0]["total"]) if rows else 0
@@ -125,11 +125,6 @@ def compile_page(asked: Asked, scope: Scope) -> Statement:
 
 def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
     filters = asked.filters
-    start, end = (parameters.bind(time_ms, "Int64") for time_ms in (asked.span.from_ms, asked.span.to_ms))
-    where = [
-        f"event_time >= fromUnixTimestamp64Milli({start}, 'UTC')",
-        f"event_time < fromUnixTimestamp64Milli({end}, 'UTC')",
-    ]
     named = (
         ("cluster_id", filters.cluster),
         ("host_id", filters.host),
@@ -141,7 +136,7 @@ def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
         ("entity", asked.entities or filters.gpu),
         ("severity", asked.severities),
     )
-    where += [f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values]
+    where = [*time_bounds("event_time", asked.span, parameters), *parameters.among(named)]
     if asked.entities and filters.gpu:
         where.append(f"entity IN {parameters.bind_texts(filters.gpu)}")
     if filters.job:

@@ -16,7 +16,7 @@ from secondsight.query.plan import Span
 from secondsight.query.reasons import SLACK_MS, Beat, Evidence, Place, Range, Shed, agent_of
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
-from secondsight.query.windows import IDENTITY, raw_bounds, rollup_bounds
+from secondsight.query.windows import IDENTITY, raw_bounds, rollup_bounds, time_bounds
 from secondsight.store.schema import raw_table, rollup_table
 
 BOOT, LIFECYCLE, DECLARATION, STATE = "node_boot", "node_lifecycle", "agent_shed", "node_schedulable"
@@ -140,14 +140,11 @@ def compile_refused(places: Places, span: Span, scope: Scope) -> Statement:
     """Return the statement for when rows of hosts were refused for their time or a quota of series, by second."""
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
-    start = f"fromUnixTimestamp64Milli({parameters.bind(span.from_ms, 'Int64')}, 'UTC')"
-    end = f"fromUnixTimestamp64Milli({parameters.bind(span.to_ms + SLACK_MS, 'Int64')}, 'UTC')"
     where = [
         f"(stage = '{QUARANTINE}' AND code IN {parameters.bind_texts(TIME_CODES)} "
         f"OR stage = '{DEAD_LETTER}' AND code IN {parameters.bind_texts(QUOTA_CODES)})",
-        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
-        f"host_id IN {parameters.bind_texts(places.hosts)}",
-        f"ingest_time >= {start} AND ingest_time < {end}",
+        *_hosts(places, parameters),
+        *time_bounds("ingest_time", Span(span.from_ms, span.to_ms + SLACK_MS), parameters),
     ]
     columns = [*_HOST, "code", "intDiv(toUnixTimestamp64Milli(ingest_time), 1000) * 1000 AS t"]
     group = [f"GROUP BY {', '.join(_HOST)}, code, t"]
@@ -165,8 +162,7 @@ def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
     pairs = f"arrayZip(arrayPopBack({beats}), arrayPopFront({beats}))"
     where = [
         *raw_bounds(span, parameters),
-        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
-        f"host_id IN {parameters.bind_texts(places.hosts)}",
+        *_hosts(places, parameters),
         "isNotNull(agent_up)",
     ]
     columns = [
@@ -188,8 +184,7 @@ def compile_held(places: Places, span: Span, scope: Scope) -> Statement:
     tables = ScopedTables(scope, parameters)
     where = [
         *rollup_bounds(Span(span.from_ms - SLACK_MS - WINDOW_MS, span.to_ms), parameters),
-        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
-        f"host_id IN {parameters.bind_texts(places.hosts)}",
+        *_hosts(places, parameters),
         f"{DELIVERY}_last IN ({OVER_QUOTA}, {OVERLOADED})",
         "samples > 0",
     ]
@@ -202,13 +197,7 @@ def compile_others(kind: EntityKind, places: Places, span: Span, scope: Scope) -
     """Return the statement for when hosts were seen by whom, by window."""
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
-    hosts = parameters.bind_texts(places.hosts)
-    where = [
-        *rollup_bounds(span, parameters),
-        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
-        f"host_id IN {hosts}",
-        "samples > 0",
-    ]
+    where = [*rollup_bounds(span, parameters), *_hosts(places, parameters), "samples > 0"]
     columns = [
         *_HOST,
         "collector_id",
@@ -219,6 +208,13 @@ def compile_others(kind: EntityKind, places: Places, span: Span, scope: Scope) -
     group = [f"GROUP BY {', '.join(_HOST)}, collector_id, window_start"]
     rows = tables.table(rollup_table(kind), columns, where, tail=group)
     return Statement(rows[1:-1], parameters.values())
+
+
+def _hosts(places: Places, parameters: Parameters) -> list[str]:
+    return [
+        f"cluster_id IN {parameters.bind_texts(places.clusters)}",
+        f"host_id IN {parameters.bind_texts(places.hosts)}",
+    ]
 
 
 def _place(row: dict[str, Any], host: str = "") -> Place:

@@ -152,7 +152,7 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
     plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
     source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(_PLAN_KEY)})"
     starts, ends = ["from_ms", "plan_from_ms"], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
-    if tables.is_attributed or owners.is_attributed:
+    if scope.is_attributed or owners.is_attributed:
         columns = [
             "tenant_id",
             "cluster_id",

@@ -18,7 +18,7 @@ from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
-from secondsight.query.windows import raw_bounds
+from secondsight.query.windows import raw_bounds, time_bounds
 from secondsight.store.coarse import FINEST, window_bounds
 from secondsight.store.schema import raw_table
 
@@ -144,7 +144,7 @@ class LedgerReader:
         """
         if asked.span.to_ms - asked.span.from_ms > SPAN_MAXIMUM_MS:
             raise Rejected("range_too_wide", "the ledger is read for a month at most", "ask for a shorter range")
-        if scope.teams is not None or scope.jobs is not None or scope.model_ids is not None:
+        if scope.is_attributed:
             message = "custody is kept by collector, and your grant shows only what is allocated to someone"
             raise Rejected("no_ledger", message, "ask an administrator for a grant of whole clusters")
         rows = self._inventory.read(compile_minutes(asked, scope)).to_pylist()
@@ -177,6 +177,7 @@ def compile_minutes(asked: Asked, scope: Scope) -> Statement:
         for what in ("rows", "values")
     ]
     minutes = select([*_KEY, minute, *figures], windows, tail=[f"GROUP BY {', '.join(_KEY)}, minute_ms"])
+    near = Span(asked.span.from_ms - MINUTE_MS, asked.span.to_ms + MINUTE_MS)
     incidents = tables.table(
         "events",
         [
@@ -186,7 +187,11 @@ def compile_minutes(asked: Asked, scope: Scope) -> Statement:
             f"intDiv(toUnixTimestamp64Milli(event_time), {MINUTE_MS}) * {MINUTE_MS} AS minute_ms",
             "toInt64(count()) AS incidents",
         ],
-        [f"metric = '{INCIDENT}'", f"kind = '{EntityKind.PLATFORM.value}'", *_event_bounds(asked, parameters)],
+        [
+            f"metric = '{INCIDENT}'",
+            f"kind = '{EntityKind.PLATFORM.value}'",
+            *time_bounds("event_time", near, parameters),
+        ],
         final=True,
         tail=["GROUP BY tenant_id, cluster_id, entity, minute_ms"],
     )
@@ -287,19 +292,7 @@ def _where(asked: Asked, parameters: Parameters) -> list[str]:
     start = f"toDateTime({parameters.bind(max(asked.span.from_ms, 0) // 1000, 'UInt32')}, 'UTC')"
     end = f"toDateTime({parameters.bind(-(-max(asked.span.to_ms, 0) // 1000), 'UInt32')}, 'UTC')"
     named = (("cluster_id", asked.clusters), ("host_id", asked.hosts), ("collector_id", asked.collectors))
-    return [
-        *window_bounds(FINEST, start, end),
-        *(f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values),
-    ]
-
-
-def _event_bounds(asked: Asked, parameters: Parameters) -> list[str]:
-    start = parameters.bind(asked.span.from_ms - MINUTE_MS, "Int64")
-    end = parameters.bind(asked.span.to_ms + MINUTE_MS, "Int64")
-    return [
-        f"event_time >= fromUnixTimestamp64Milli({start}, 'UTC')",
-        f"event_time < fromUnixTimestamp64Milli({end}, 'UTC')",
-    ]
+    return [*window_bounds(FINEST, start, end), *parameters.among(named)]
 
 
 def _spools(details: Sequence[dict[str, Any]]) -> dict[Key, dict[int, SpoolCounts]]:

@@ -226,25 +226,28 @@ def _legs(span: Span, resolution_ms: int | None, situation: Situation) -> list[L
         resolution_ms: Width that coarse windows have to divide; None where the whole range is one window.
         situation: Up to where coarse rollups are made.
     """
+    return _divided(span, _usable(resolution_ms, situation))
+
+
+def _usable(resolution_ms: int | None, situation: Situation) -> list[tuple[str, int, int]]:
+    """Return (resolution, width, up to when it is made) of the coarse ones that may be read, from fine to coarse."""
     widths = {level.name: level.width_ms for level in LEVELS}
-    usable = [
+    return [
         (name, widths[name], through_ms)
         for name, through_ms in situation.coarse_through_ms
         if resolution_ms is None or resolution_ms % widths[name] == 0
     ]
-    return _divided(span, usable)
 
 
 def _sketched(span: Span, resolution_ms: int, situation: Situation) -> tuple[Span | None, tuple[Leg, ...], Span | None]:
     """Return the whole output windows that sketches answer, these by resolution, and what is left to 1 s rows."""
-    widths = {level.name: level.width_ms for level in LEVELS}
-    usable = [each for each in situation.coarse_through_ms if resolution_ms % widths[each[0]] == 0]
-    through_ms = max((through_ms for _, through_ms in usable), default=0)
+    usable = _usable(resolution_ms, situation)
+    through_ms = max((through_ms for _, _, through_ms in usable), default=0)
     cut_ms = min(through_ms // resolution_ms * resolution_ms, span.to_ms)
     if cut_ms <= span.from_ms:
         return None, (), span
     sketched = Span(span.from_ms, cut_ms)
-    legs = tuple(leg for leg in _legs(sketched, resolution_ms, situation) if leg.resolution != FINEST)
+    legs = tuple(leg for leg in _divided(sketched, usable) if leg.resolution != FINEST)
     return sketched, legs, Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
 
 

@@ -127,7 +127,7 @@ def compile_rows(plans: Sequence[SeriesPlan], scope: Scope, back_ms: int) -> Sta
         tables.check_metric(name)
     first = plans[0]
     rewritten = any(plan.final_raw for plan in plans)
-    owned = tables.is_attributed or first.filters.is_attributed
+    owned = scope.is_attributed or first.filters.is_attributed
     span = Span(first.span.from_ms - back_ms, first.span.to_ms)
     some = " OR ".join(f"isNotNull({quoted(name)})" for name in names)
     columns = [

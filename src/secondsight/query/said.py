@@ -29,6 +29,9 @@ SAID_WITHIN_MS = 180_000
 """So long after its start a minute is said at the latest."""
 JUDGED_AFTER_MS = 240_000
 SHOWN_MAXIMUM = 1_000
+_GIVEN_UP = f"outcome IN ('{SHED}', '{QUARANTINE}', '{DEAD_LETTER}') AND item != ''"
+"""Rows of the ledger for what never came, by kind and range of time."""
+_AGENT_OF = "splitByChar('/', collector_id)[1]"
 _AGENT = ("tenant_id", "cluster_id", "host_id", "agent")
 Agent = tuple[str, str, str, str]
 """Tenant, cluster, host, collector id of the agent itself."""
@@ -171,17 +174,16 @@ def compile_ranges(rows: Sequence[Mapping[str, Any]], scope: Scope) -> Statement
         "tenant_id",
         "cluster_id",
         "host_id",
-        "splitByChar('/', collector_id)[1] AS agent",
+        f"{_AGENT_OF} AS agent",
         "toInt64(toUnixTimestamp(window_start)) * 1000 AS first_ms",
         "toUnixTimestamp64Milli(last_time) AS last_ms",
     ]
     where = [
-        f"outcome IN ('{SHED}', '{QUARANTINE}', '{DEAD_LETTER}')",
-        "item != ''",
+        _GIVEN_UP,
         f"window_start < toDateTime({end}, 'UTC')",
         f"last_time >= fromUnixTimestamp64Milli({start}, 'UTC')",
         f"cluster_id IN {parameters.bind_texts({row['cluster_id'] for row in rows})}",
-        f"splitByChar('/', collector_id)[1] IN {parameters.bind_texts({row['agent'] for row in rows})}",
+        f"{_AGENT_OF} IN {parameters.bind_texts({row['agent'] for row in rows})}",
     ]
     found = ScopedTables(scope, parameters).table("ledger", columns, where, final=True)
     return Statement(found[1:-1], parameters.values())
@@ -196,11 +198,8 @@ def _said(asked: Asked, tables: ScopedTables, parameters: Parameters) -> str:
         f"agent_minute_start_seconds >= {start}",
         f"agent_minute_start_seconds < {end}",
     ]
-    named = (("cluster_id", asked.clusters), ("host_id", asked.hosts))
-    where += [f"{column} IN {parameters.bind_texts(values)}" for column, values in named if values]
-    if asked.collectors:
-        agents = {name.partition("/")[0] for name in asked.collectors}
-        where.append(f"entity IN {parameters.bind_texts(agents)}")
+    agents = {name.partition("/")[0] for name in asked.collectors}
+    where += parameters.among((("cluster_id", asked.clusters), ("host_id", asked.hosts), ("entity", agents)))
     columns = [
         "tenant_id",
         "cluster_id",
@@ -226,18 +225,17 @@ def _came(asked: Asked, tables: ScopedTables, parameters: Parameters) -> str:
     columns = [
         "tenant_id",
         "cluster_id",
-        "splitByChar('/', collector_id)[1] AS agent",
+        f"{_AGENT_OF} AS agent",
         "toString(kind) AS of_kind",
         f"intDiv(toInt64(toUnixTimestamp(window_start)) * 1000, {MINUTE_MS}) * {MINUTE_MS} AS minute_ms",
         "toInt64(sum(rows)) AS came_rows",
         "toInt64(sum(`values`)) AS came_values",
     ]
     where = [
-        f"(outcome = '{RECEIVED}' OR outcome IN ('{SHED}', '{QUARANTINE}', '{DEAD_LETTER}') AND item != '')",
+        f"(outcome = '{RECEIVED}' OR {_GIVEN_UP})",
         *window_bounds(FINEST, start, end),
+        *parameters.among([("cluster_id", asked.clusters)]),
     ]
-    if asked.clusters:
-        where.append(f"cluster_id IN {parameters.bind_texts(asked.clusters)}")
     tail = ["GROUP BY tenant_id, cluster_id, agent, of_kind, minute_ms"]
     return tables.table("ledger", columns, where, final=True, tail=tail)
 

@@ -64,11 +64,6 @@ class ScopedTables:
         if name in self._scope.denied_metrics:
             raise Rejected("forbidden_metric", f"your grant does not show {name}", "ask an administrator for it")
 
-    @property
-    def is_attributed(self) -> bool:
-        """Tell whether the scope admits only seconds that are allocated to someone named."""
-        return bool(self._attribution())
-
     def _predicates(self, name: str) -> list[str]:
         place = self._within("tenant_id", self._scope.tenant_ids)
         cluster = [] if self._scope.clusters is None else [self._within("cluster_id", self._scope.clusters)]

@@ -1,6 +1,6 @@
 """Turn clauses and values into one statement whose values are all bound parameters."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,10 @@ class Parameters:
     def bind_texts(self, values: Iterable[str]) -> str:
         """Return the text that stands for a list of strings, sorted."""
         return self._reference(tuple(sorted(values)), "Array(String)")
+
+    def among(self, named: Iterable[tuple[str, Collection[str]]]) -> list[str]:
+        """Return the predicates that columns hold one of some texts each; those without any admit all."""
+        return [f"{column} IN {self.bind_texts(texts)}" for column, texts in named if texts]
 
     def values(self) -> dict[str, Any]:
         """Return parameter name -> value."""

@@ -236,6 +236,15 @@ def _sketch_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
     return tables.table(plan.rollup_table(leg), columns, where, final=True)
 
 
+def time_bounds(column: str, span: Span, parameters: Parameters) -> list[str]:
+    """Return predicates for [from, to) of a time in milliseconds."""
+    start, end = (parameters.bind(time_ms, "Int64") for time_ms in (span.from_ms, span.to_ms))
+    return [
+        f"{column} >= fromUnixTimestamp64Milli({start}, 'UTC')",
+        f"{column} < fromUnixTimestamp64Milli({end}, 'UTC')",
+    ]
+
+
 def raw_bounds(span: Span, parameters: Parameters) -> list[str]:
     """Return predicates for [from, to) of 1 s rows; the second pair is what the order key is cut by."""
     start = f"fromUnixTimestamp64Milli({parameters.bind(span.from_ms, 'Int64')}, 'UTC')"
@@ -263,8 +272,7 @@ def filter_predicates(filters: Filters, tables: ScopedTables, parameters: Parame
         ("entity", filters.gpu),
         ("part", filters.part),
     )
-    predicates = [f"{column} IN {parameters.bind_texts(values)}" for column, values in columns if values]
-    predicates += owner_predicates(filters, parameters)
+    predicates = parameters.among(columns) + owner_predicates(filters, parameters)
     if filters.gpu_model:
         models = f"gpu_model IN {parameters.bind_texts(filters.gpu_model)}"
         entities = tables.table("entities", ["tenant_id", "entity"], [models])
@@ -275,7 +283,7 @@ def filter_predicates(filters: Filters, tables: ScopedTables, parameters: Parame
 def owner_predicates(filters: Filters, parameters: Parameters) -> list[str]:
     """Return the filters of a request on whom a second is allocated to."""
     columns = (("job_id", filters.job), ("owner_team", filters.team), ("model_id", filters.model))
-    return [f"{column} IN {parameters.bind_texts(values)}" for column, values in columns if values]
+    return parameters.among(columns)
 
 
 def _best_source(window: str) -> str:
