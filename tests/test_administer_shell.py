@@ -36,8 +36,8 @@ def test_words_stay_whole_where_a_text_takes_several_lines(
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert shown(capsys)[2:5] == [
-        "MESSAGE      a metric that",
-        "             nobody?knows ?[31m",
+        "MESSAGE      a metric that nobody?knows",
+        "             ?[31m",
         "",
     ]
 
