@@ -17,7 +17,7 @@ from secondsight.access.definitions import definition_hash, get_definition, get_
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
 from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, newest_plans, plans_in_force
-from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of
+from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of, united
 from secondsight.access.tenants import Tenant, add_tenant, list_tenants
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token, list_tokens, revoke_token
 from secondsight.clock import ManualClock
@@ -172,8 +172,13 @@ def test_grants_that_are_no_box_are_never_widened_into_one(metadata: Engine):
     identity = identity_of(metadata, TokenSpec(Role.VIEWER, "a", "v"))
     add_grant(metadata, identity.subject, Grant("a", clusters=frozenset({"c1"})), NOW_MS)
     add_grant(metadata, identity.subject, Grant("b", teams=frozenset({"x"})), NOW_MS)
-    assert refusal(scope_of, identity, metadata) == "scope_not_single"
     assert len(scopes_of(identity, metadata)) == 2
+    both = scope_of(identity, metadata)
+    assert both.boxes == scopes_of(identity, metadata)
+    assert both.whole == both.boxes[0]
+    assert both.owned == both.boxes[1]
+    assert both.admits_cluster("a", "c1")
+    assert not both.admits_cluster("b", "c1")
     assert scope_of(identity, metadata, "b").teams == {"x"}
     assert refusal(scope_of, identity, metadata, "c") == "no_grant"
 
@@ -214,6 +219,7 @@ def test_merged_scopes_admit_exactly_what_the_grants_admit(scopes: list[Scope]):
     merged = merge_scopes(scopes)
     for row in itertools.product(("t1", "t2"), (*NAMES, "?"), (*NAMES, "?"), ("1", "?"), ("m1", "m2", "m3")):
         assert any(admits(s, row) for s in scopes) == any(admits(s, row) for s in merged)
+        assert not scopes or any(admits(s, row) for s in united(merged).boxes) == any(admits(s, row) for s in scopes)
 
 
 def test_definitions_are_stored_once_and_checked(metadata: Engine):

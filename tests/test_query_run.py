@@ -26,7 +26,7 @@ from secondsight.model import EntityKind, Quality
 from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
 from secondsight.query.fleet import compile_newest
-from secondsight.query.inventory import compile_expected, compile_progress, compile_rewrites
+from secondsight.query.inventory import compile_progress, compile_rewrites
 from secondsight.query.plan import Situation, Span, plan_series
 from secondsight.query.request import Filters, Format, QueryText, parse_query
 from secondsight.query.rows import compile_rows
@@ -293,6 +293,10 @@ def test_completeness_is_unknown_while_a_collector_has_no_watermark(store, water
     assert ask(store, scope_of(tenant)).complete_through_ms == through
 
 
+def united_scopes(first, *others):
+    return replace(first, others=others)
+
+
 SCOPES = {
     "tenant": (scope_of("t1"), {("t1", "GPU-a"), ("t1", "GPU-b"), ("t1", "GPU-c")}),
     "other tenant": (scope_of("t2"), {("t2", "GPU-a"), ("t2", "GPU-z")}),
@@ -304,6 +308,18 @@ SCOPES = {
     "job": (scope_of("t1", jobs=frozenset({"job-blue"})), {("t1", "GPU-b")}),
     "model": (scope_of("t1", model_ids=frozenset({"llm"})), set()),
     "unknown tenant": (scope_of("t7"), set()),
+    "a cluster, or a team elsewhere": (
+        united_scopes(scope_of("t1", clusters=frozenset({"c2"})), scope_of("t2", teams=frozenset({"green"}))),
+        {("t1", "GPU-c"), ("t2", "GPU-z")},
+    ),
+    "a cluster, or a team in it too": (
+        united_scopes(
+            scope_of("t1", clusters=frozenset({"c1"})),
+            scope_of("t1", teams=frozenset({"red"})),
+            scope_of("t2", jobs=frozenset({"job-blue"})),
+        ),
+        {("t1", "GPU-a"), ("t1", "GPU-b"), ("t1", "GPU-c")},
+    ),
 }
 
 
@@ -335,9 +351,11 @@ def test_nothing_outside_a_scope_leaves(store, name, group, resolution, hostile)
 @pytest.mark.parametrize("name", SCOPES)
 def test_the_small_tables_are_scoped_too(store, name):
     scope, allowed = SCOPES[name]
-    read = QueryRunner(store, ManualClock(NOW)).inventory.read
-    expected = read(compile_expected(EntityKind.GPU, Filters(), scope)).to_pylist()
-    assert {(row["tenant_id"], row["entity"]) for row in expected} - {("t1", "GPU-dead")} == allowed
+    inventory = QueryRunner(store, ManualClock(NOW)).inventory
+    read = inventory.read
+    expected = inventory.expected(EntityKind.GPU, Filters(), scope).to_pylist()
+    keys = sorted((row["tenant_id"], row["entity"]) for row in expected if row["entity"] != "GPU-dead")
+    assert keys == sorted(allowed)
     hosts = {(row["tenant_id"], row["host_id"]) for row in read(compile_progress(scope)).to_pylist()}
     visible = {(row.tenant, row.host) for row in rows() if (row.tenant, row.entity) in allowed}
     assert hosts - {("t1", "h3")} == visible
@@ -354,7 +372,9 @@ def test_rows_and_newest_values_are_scoped_too(store, name):
     for statement in (compile_rows(plans, scope, 0), compile_newest([CATALOG.get(POWER)], NOW, scope)):
         found = {(row["tenant_id"], row["entity"]) for row in read(statement).to_pylist()}
         assert found - {("t1", "GPU-twice")} == allowed
-    denying = replace(scope, denied_metrics=frozenset({GAUGE, POWER}))
+    denied = frozenset({GAUGE, POWER})
+    others = tuple(replace(box, denied_metrics=denied) for box in scope.others)
+    denying = replace(scope, denied_metrics=denied, others=others)
     for refused in (
         lambda: compile_rows(plans, denying, 0),
         lambda: compile_newest([CATALOG.get(POWER)], NOW, denying),
@@ -415,3 +435,28 @@ def test_denied_metrics_are_refused(store):
     with pytest.raises(Rejected) as refusal:
         ask(store, scope_of("t1", denied_metrics=frozenset({POWER})), metric="power")
     assert refusal.value.code == "forbidden_metric"
+
+
+def test_boxes_that_deny_metrics_show_the_others(store):
+    scope = united_scopes(
+        scope_of("t1", clusters=frozenset({"c2"}), denied_metrics=frozenset({POWER})),
+        scope_of("t2", teams=frozenset({"green"}), denied_metrics=frozenset({COUNTER})),
+    )
+    answer = ask(store, scope, metric=f"{GAUGE},{POWER},{COUNTER}", resolution="30s", limit=3)
+    assert [(one.metric, one.labels["gpuId"]) for one in answer.series] == [
+        (GAUGE, "GPU-c"),
+        (GAUGE, "GPU-z"),
+        (POWER, "GPU-z"),
+    ]
+    assert answer.series_total == 4
+    assert answer.next_cursor == "3"
+    alone = [ask(store, scope, metric=name, resolution="30s").coverage for name in (GAUGE, POWER, COUNTER)]
+    assert answer.coverage.expected == sum(one.expected for one in alone)
+    assert answer.coverage.stored == sum(one.stored for one in alone)
+    power = CATALOG.get(POWER)
+    read = QueryRunner(store, ManualClock(NOW)).inventory.read
+    values = {row["entity"]: row[POWER] for row in read(compile_newest([power], NOW, scope)).to_pylist()}
+    assert values == {"GPU-c": None, "GPU-z": 500_000.0}
+    refused = united_scopes(*(replace(box, denied_metrics=frozenset({POWER})) for box in scope.boxes))
+    with pytest.raises(Rejected):
+        ask(store, refused, metric=f"{GAUGE},{POWER}")

@@ -1,7 +1,7 @@
 """Turn the grants of an identity into scopes: what a read may see.
 
-A scope is a box: a row is inside when it is inside every field. The union of an identity's grants is the union of its
-boxes; two boxes become one only where that admits no further row, so nothing is ever widened by adding grants up.
+A box of rows: a row is inside when it is inside every field. A scope is one box, or the union of several; two boxes
+become one only where that admits no further row, so nothing is ever widened by adding grants up.
 """
 
 import json
@@ -33,15 +33,16 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A box of rows that a read may see. Every reader must apply every field; None means all.
+    """Boxes of rows that a read may see. Every reader must apply every field of every box; None means all.
 
-    A scope with `teams`, `jobs` or `model_ids` set sees only seconds that are allocated to one of them: rows without
+    A box with `teams`, `jobs` or `model_ids` set holds only seconds that are allocated to one of them: rows without
     allocation, and node and fabric rows, are outside it.
 
     Attributes:
         tenant_ids: Never empty.
         denied_metrics: Catalogue names that must not be read, filtered on, or ordered by.
         subject: Who reads, for the audit: `token:<id>` or `user:<id>`.
+        others: Further boxes; the fields above are those of the first one alone.
     """
 
     tenant_ids: tuple[str, ...]
@@ -52,6 +53,7 @@ class Scope:
     subject: str
     role: Role
     model_ids: frozenset[str] | None = None
+    others: tuple["Scope", ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a scope without a tenant, which a compiler could take for all of them."""
@@ -59,24 +61,68 @@ class Scope:
             raise Rejected("no_grant", f"{self.subject} has no grant to read", "ask an administrator for a grant")
 
     @property
+    def boxes(self) -> "tuple[Scope, ...]":
+        """Return its boxes, each as a scope of its own."""
+        return (self if not self.others else replace(self, others=()), *self.others)
+
+    @property
     def is_attributed(self) -> bool:
-        """Tell whether it admits only seconds that are allocated to someone named."""
-        return any(names is not None for names in (self.teams, self.jobs, self.model_ids))
+        """Tell whether some box admits only seconds that are allocated to someone named."""
+        return any(names is not None for box in self.boxes for names in (box.teams, box.jobs, box.model_ids))
+
+    @property
+    def whole(self) -> "Scope | None":
+        """Return the boxes that hold whole clusters, or None."""
+        return united([box for box in self.boxes if not box.is_attributed])
+
+    @property
+    def owned(self) -> "Scope | None":
+        """Return the boxes that hold only seconds allocated to someone named, or None."""
+        return united([box for box in self.boxes if box.is_attributed])
+
+    @property
+    def all_tenant_ids(self) -> tuple[str, ...]:
+        """Return the tenants of every box, sorted."""
+        return tuple(sorted({tenant_id for box in self.boxes for tenant_id in box.tenant_ids}))
+
+    def admits_cluster(self, tenant_id: str, cluster_id: str) -> bool:
+        """Tell whether it holds a cluster whole, so that what is said of the cluster itself may be seen."""
+        return any(
+            tenant_id in box.tenant_ids and (box.clusters is None or cluster_id in box.clusters)
+            for box in self.boxes
+            if not box.is_attributed
+        )
+
+    def shows(self, metric: str) -> bool:
+        """Tell whether some box shows a metric."""
+        return any(metric not in box.denied_metrics for box in self.boxes)
+
+    def showing(self, metric: str) -> "Scope":
+        """Return the boxes that show a metric.
+
+        Raises:
+            Rejected(forbidden_metric): None does.
+        """
+        found = united([box for box in self.boxes if metric not in box.denied_metrics])
+        if found is None:
+            raise Rejected("forbidden_metric", f"your grant does not show {metric}", "ask an administrator for it")
+        return found
+
+
+def united(boxes: Sequence[Scope]) -> Scope | None:
+    """Return the scope that admits what one of some boxes admits, or None where there is no box."""
+    return replace(boxes[0], others=tuple(boxes[1:])) if boxes else None
 
 
 def scope_of(identity: Identity, metadata: Engine, tenant_id: str | None = None) -> Scope:
-    """Return the one scope of an identity, or of its grants in one tenant.
+    """Return the scope of an identity, or of its grants in one tenant.
 
     Raises:
         Rejected(role_cannot_read): A collector's token only writes.
         Rejected(no_grant): The identity may read nothing (there).
-        Rejected(scope_not_single): Its grants do not add up to one box; read `scopes_of` one by one.
     """
-    scopes = scopes_of(identity, metadata, tenant_id)
-    if len(scopes) > 1:
-        message = f"the grants of {identity.subject} differ too much to be read together"
-        raise Rejected("scope_not_single", message, "name one tenant, or ask for a grant that covers the others")
-    return scopes[0]
+    first, *others = scopes_of(identity, metadata, tenant_id)
+    return replace(first, others=tuple(others))
 
 
 def scopes_of(identity: Identity, metadata: Engine, tenant_id: str | None = None) -> tuple[Scope, ...]:

@@ -91,7 +91,7 @@ def sessions(services: Shared, scope: Reader) -> DebugList:
     active = [one for one in mine if one.is_active(now_ms)]
     budget = sum(
         budget_of(services.metadata, tenant_id, services.config.debug_values_per_second)
-        for tenant_id in scope.tenant_ids
+        for tenant_id in scope.all_tenant_ids
     )
     used = sum(one.values_per_second for one in active)
     ordered = sorted(mine, key=lambda one: (not one.is_active(now_ms), -one.start_ms))
@@ -109,7 +109,7 @@ def stop(services: Shared, _caller: Operator, scope: Reader, session_id: str) ->
     known = [one for one in sessions_since(services.metadata, now_ms) if one.session_id == session_id]
     if not any(_is_in(one, scope) for one in known):
         raise Rejected("not_found", f"no debug session {session_id!r} is running", "GET /v1/debug names them")
-    session = stop_session(services.metadata, scope.tenant_ids, session_id, now_ms)
+    session = stop_session(services.metadata, scope.all_tenant_ids, session_id, now_ms)
     _audit(services, session, "debug_stop", subject=scope.subject)
     return _answer(session, now_ms)
 
@@ -168,8 +168,8 @@ def _budget(services: Services, tenant_id: str, added: dict[tuple[str, str], int
 
 
 def _is_in(session: DebugSession, scope: Scope) -> bool:
-    clusters = scope.clusters
-    return session.tenant_id in scope.tenant_ids and (clusters is None or session.cluster_id in clusters)
+    mine = session.subject == scope.subject and session.tenant_id in scope.all_tenant_ids
+    return mine or scope.admits_cluster(session.tenant_id, session.cluster_id)
 
 
 def _audit(services: Services, session: DebugSession, action: str, outcome: str = "ok", subject: str = "") -> None:

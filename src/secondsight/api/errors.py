@@ -24,7 +24,6 @@ STATUS: Mapping[str, HTTPStatus] = {
     "session_ended": HTTPStatus.UNAUTHORIZED,
     "no_grant": HTTPStatus.FORBIDDEN,
     "role_cannot_read": HTTPStatus.FORBIDDEN,
-    "scope_not_single": HTTPStatus.FORBIDDEN,
     "forbidden_metric": HTTPStatus.FORBIDDEN,
     "role_cannot_operate": HTTPStatus.FORBIDDEN,
     "not_found": HTTPStatus.NOT_FOUND,

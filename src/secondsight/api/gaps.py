@@ -196,8 +196,8 @@ def planned(services: Shared, scope: Reader, asked: Annotated[MaintenanceParamet
     """Return planned work in scope, oldest first."""
     now_ms = services.clock.now_ms()
     from_ms, to_ms = parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms)
-    found = windows_between(services.metadata, scope.tenant_ids, from_ms, to_ms)
-    mine = [one for one in found if scope.clusters is None or one.cluster_id in scope.clusters]
+    found = windows_between(services.metadata, scope.all_tenant_ids, from_ms, to_ms)
+    mine = [one for one in found if scope.admits_cluster(one.tenant_id, one.cluster_id)]
     start = parse_cursor(asked.cursor)
     return MaintenanceList(windows=[_window(one, now_ms) for one in mine[start : start + parse_limit(asked.limit)]])
 
@@ -206,11 +206,13 @@ def planned(services: Shared, scope: Reader, asked: Annotated[MaintenanceParamet
 def end(services: Shared, caller: Operator, scope: Reader, window_id: str) -> MaintenanceAnswer:
     """End planned work now; what has not begun never was."""
     now_ms = services.clock.now_ms()
-    known = windows_between(services.metadata, scope.tenant_ids, now_ms - PAST_MAXIMUM_MS, now_ms + 366 * 86_400_000)
-    mine = [one for one in known if scope.clusters is None or one.cluster_id in scope.clusters]
+    known = windows_between(
+        services.metadata, scope.all_tenant_ids, now_ms - PAST_MAXIMUM_MS, now_ms + 366 * 86_400_000
+    )
+    mine = [one for one in known if scope.admits_cluster(one.tenant_id, one.cluster_id)]
     if not any(one.window_id == window_id for one in mine):
         raise Rejected("not_found", f"no planned work {window_id!r} is under way or to come", "GET /v1/maintenance")
-    window = end_window(services.metadata, scope.tenant_ids, window_id, now_ms)
+    window = end_window(services.metadata, scope.all_tenant_ids, window_id, now_ms)
     _audit(services, window, "maintenance_end", caller.subject)
     return _window(window, now_ms)
 
@@ -229,7 +231,7 @@ def _tenant(services: Services, scope: Scope, asked: MaintenanceRequest) -> str:
     Raises:
         Rejected(not_found, ambiguous_target, role_cannot_operate).
     """
-    if scope.is_attributed:
+    if scope.whole is None:
         message = "planned work is on hosts, and your grant shows only what is allocated to someone"
         raise Rejected("role_cannot_operate", message, "ask an administrator for a grant of whole clusters")
     rows = services.inventory.progress(scope).to_pylist()

@@ -18,9 +18,7 @@ router = APIRouter(tags=["reference"])
 @router.get("/v1/catalog")
 def catalog(services: Shared, scope: Reader) -> CatalogAnswer:
     """Return the metrics that the caller may read."""
-    return CatalogAnswer(
-        metrics=[_metric(metric) for metric in services.catalog.metrics if metric.name not in scope.denied_metrics]
-    )
+    return CatalogAnswer(metrics=[_metric(metric) for metric in services.catalog.metrics if scope.shows(metric.name)])
 
 
 @router.get("/v1/collectors")

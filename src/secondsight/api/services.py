@@ -48,7 +48,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     inventory = Inventory(store, clock)
 
     def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
-        return windows_between(metadata, scope.tenant_ids, span.from_ms, span.to_ms)
+        return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
 
     gaps = GapReader(inventory, clock, planned)
     return Services(
@@ -91,7 +91,7 @@ def read_scope(
     """Return what the sender of a request may see; grants are read again after a few seconds.
 
     Raises:
-        Rejected(role_cannot_read, no_grant, scope_not_single).
+        Rejected(role_cannot_read, no_grant).
     """
     key = ("scope", identity)
     scope: Scope = services.inventory.remember(key, SCOPE_SECONDS, lambda: scope_of(identity, services.metadata))

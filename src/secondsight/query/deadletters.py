@@ -159,6 +159,6 @@ def _where(asked: Asked, parameters: Parameters) -> list[str]:
 def _check(asked: Asked, scope: Scope) -> None:
     if asked.span.to_ms - asked.span.from_ms > RANGE_MAXIMUM_MS:
         raise Rejected("range_too_wide", "dead letters are read for a year at most", "ask for a shorter range")
-    if scope.is_attributed:
+    if scope.whole is None:
         message = "dead letters are kept by collector, and your grant shows only what is allocated to someone"
         raise Rejected("no_dead_letters", message, "ask an administrator for a grant of whole clusters")

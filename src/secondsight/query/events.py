@@ -115,15 +115,15 @@ def compile_page(asked: Asked, scope: Scope) -> Statement:
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     for metric in asked.metrics:
-        tables.check_metric(metric)
+        scope.showing(metric)
     columns = [*_SHARED, *_TIMES, *(() if asked.table == INFOS else _OF_EVENTS), "attributes"]
-    found = tables.table(asked.table, columns, _where(asked, scope, parameters), final=True)
+    found = tables.table(asked.table, columns, _where(asked, parameters), final=True)
     limit, offset = (parameters.bind(number, "UInt32") for number in (asked.limit, asked.offset))
     sql = select(["*", "count() OVER () AS total"], found, tail=[_ORDER, f"LIMIT {limit} OFFSET {offset}"])
     return Statement(sql[1:-1], parameters.values())
 
 
-def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
+def _where(asked: Asked, parameters: Parameters) -> list[str]:
     filters = asked.filters
     named = (
         ("cluster_id", filters.cluster),
@@ -146,6 +146,4 @@ def _where(asked: Asked, scope: Scope, parameters: Parameters) -> list[str]:
         where.append(f"toString(code) IN {parameters.bind_texts(map(str, asked.codes))}")
     if asked.table == EVENTS:
         where.append("NOT mapContains(attributes, 'retracted')")
-    if scope.denied_metrics:
-        where.append(f"metric NOT IN {parameters.bind_texts(scope.denied_metrics)}")
     return where

@@ -141,7 +141,7 @@ class FleetReader:
     def _read(self, scope: Scope) -> FleetNow:
         now_ms = self._clock.now_ms()
         expected = self._inventory.expected(EntityKind.GPU, Filters(), scope)
-        metrics = [metric for metric in self._metrics if metric.name not in scope.denied_metrics]
+        metrics = [metric for metric in self._metrics if scope.shows(metric.name)]
         newest = self._inventory.read(compile_newest(metrics, now_ms, scope)).to_pylist()
         progress = progress_of(self._inventory.progress(scope), expected, now_ms)
         gpus = gpus_of(expected.to_pylist(), newest, metrics, now_ms)
@@ -152,8 +152,7 @@ def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Stat
     """Return the statement for the newest row and values of each GPU in the last minute."""
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
-    for metric in metrics:
-        tables.check_metric(metric.name)
+    shown = {metric.name: tables.shown("gpu_1s", metric.name) for metric in metrics}
     key = ["tenant_id", "cluster_id", "host_id", "entity"]
     slot = "intDiv(toUnixTimestamp64Milli(event_time), greatest(interval_ms, 1))"
     within = f"toUnixTimestamp64Milli(event_time) < {parameters.bind(now_ms - GRACE_MS, 'Int64')}"
@@ -162,7 +161,7 @@ def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Stat
         "toUnixTimestamp64Milli(max(event_time)) AS newest_ms",
         f"toInt64(uniqExactIf({slot}, {within})) AS slots",
         *(f"argMax({owner}, event_time) AS newest_{owner}" for owner in _OWNERS),
-        *(f"toFloat64(argMax({quoted(metric.name)}, event_time)) AS {quoted(metric.name)}" for metric in metrics),
+        *(f"toFloat64(argMax({column}, event_time)) AS {quoted(name)}" for name, column in shown.items()),
     ]
     bounds = raw_bounds(Span(now_ms - NEWEST_MS, now_ms + AHEAD_MS), parameters)
     rows = tables.table("gpu_1s", columns, [*bounds, "part = ''"], tail=[f"GROUP BY {', '.join(key)}"])

@@ -68,7 +68,7 @@ class Inventory:
         """Return what was to report: see `compile_expected`; rows that the filters exclude are left out."""
         owners = replace(Filters(), job=filters.job, team=filters.team, model=filters.model)
         key = ("expected", kind, owners, scope)
-        rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_expected(kind, owners, scope)))
+        rows = self.remember(key, EXPECTED_SECONDS, lambda: self._expected(kind, owners, scope))
         return _filtered(rows, filters)
 
     def placed(self, kind: EntityKind, filters: Filters, scope: Scope) -> Filters:
@@ -124,6 +124,15 @@ class Inventory:
             Retryable, Permanent: As the store says.
         """
         return self._store.query(statement.sql, statement.params, statement.settings)
+
+    def _expected(self, kind: EntityKind, owners: Filters, scope: Scope) -> Any:
+        whole, owned = scope.whole, scope.owned
+        if whole is None or owned is None:
+            return self.read(compile_expected(kind, owners, scope))
+        rows = self.read(compile_expected(kind, owners, owned))
+        beyond = [not whole.admits_cluster(row["tenant_id"], row["cluster_id"]) for row in rows.to_pylist()]
+        rows = rows.filter(pa.array(beyond, pa.bool_()))
+        return pa.concat_tables([self.read(compile_expected(kind, owners, whole)), rows])
 
     def _rewrites(self, kind: EntityKind, span: Span, scope: Scope) -> tuple[Rewrite, ...]:
         rows = self.read(compile_rewrites(kind, span, scope)).to_pylist()

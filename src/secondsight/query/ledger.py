@@ -144,7 +144,7 @@ class LedgerReader:
         """
         if asked.span.to_ms - asked.span.from_ms > SPAN_MAXIMUM_MS:
             raise Rejected("range_too_wide", "the ledger is read for a month at most", "ask for a shorter range")
-        if scope.is_attributed:
+        if scope.whole is None:
             message = "custody is kept by collector, and your grant shows only what is allocated to someone"
             raise Rejected("no_ledger", message, "ask an administrator for a grant of whole clusters")
         rows = self._inventory.read(compile_minutes(asked, scope)).to_pylist()

@@ -38,7 +38,7 @@ from secondsight.query.inventory import Inventory, Progress, collecting, progres
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
-from secondsight.query.request import Filters, MetricQuery
+from secondsight.query.request import Filters, MetricQuery, Selected
 from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
@@ -95,6 +95,14 @@ class QueryRunner:
             Rejected: forbidden_metric, range_too_wide, too_many_series, or a limit of the store.
             Retryable: The store is away or busy.
         """
+        shown = by_scope(query.selected, scope)
+        if len(shown) == 1:
+            return self._run(query, next(iter(shown)), best)
+        whole = replace(query, limit=CELLS_MAXIMUM, offset=0)
+        answers = [self._run(replace(whole, selected=tuple(some)), each, best) for each, some in shown.items()]
+        return together(query, answers)
+
+    def _run(self, query: MetricQuery, scope: Scope, best: Best | None) -> Answer:
         now_ms = self._clock.now_ms()
         kind = query.selected[0].metric.kind
         expected = self.inventory.expected(kind, query.filters, scope)
@@ -214,6 +222,46 @@ class QueryRunner:
             lambda: frozenset(keys_of(self.inventory.read(compile_silent(metric, plan.filters, span, scope)))),
         )
         return found
+
+
+def by_scope(selected: Sequence[Selected], scope: Scope) -> dict[Scope, list[Selected]]:
+    """Return the metrics of a request by the boxes of a scope that show them.
+
+    Raises:
+        Rejected(forbidden_metric): No box shows one of them.
+    """
+    found: dict[Scope, list[Selected]] = {}
+    for one in selected:
+        found.setdefault(scope.showing(one.metric.name), []).append(one)
+    return found
+
+
+def together(query: MetricQuery, answers: Sequence[Answer]) -> Answer:
+    """Return the answer that several give about different metrics of one request, a page of it."""
+    order = {one.metric.name: position for position, one in enumerate(query.selected)}
+    series = sorted((one for answer in answers for one in answer.series), key=lambda one: order[one.metric])
+    first = answers[0]
+    end = min(query.offset + query.limit, len(series))
+    known = [answer.complete_through_ms for answer in answers]
+    ages = [answer.freshness_ms for answer in answers if answer.freshness_ms is not None]
+    starts = [answer.expected_from_ms for answer in answers if answer.expected_from_ms is not None]
+    late = [answer.late_ratio for answer in answers if answer.late_ratio is not None]
+    return replace(
+        first,
+        metric=",".join(dict.fromkeys(one.metric.name for one in query.selected)),
+        unit=_common([answer.unit for answer in answers]),
+        aggregate=_common([answer.aggregate for answer in answers]),
+        series=tuple(series[query.offset : end]),
+        coverage=reduce(Coverage.plus, [answer.coverage for answer in answers]),
+        expected_from_ms=min(starts, default=None),
+        complete_through_ms=None if None in known else min(time for time in known if time is not None),
+        freshness_ms=min(ages, default=None),
+        late_ratio=max(late, default=None),
+        partial=any(answer.partial for answer in answers),
+        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
+        series_total=len(series),
+        next_cursor=str(end) if end < len(series) else "",
+    )
 
 
 def _stretches(expected: Any, metric: str, plan: SeriesPlan, every: dict[Key, Stretch]) -> dict[Key, Stretch]:

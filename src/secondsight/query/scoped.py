@@ -5,10 +5,10 @@ that is written here is written everywhere.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from secondsight.access.scope import Scope
 from secondsight.catalog.secondary import MARK
-from secondsight.errors import Rejected
 from secondsight.query.statement import Parameters, select
 from secondsight.store.coarse import LEVELS
 from secondsight.store.spec import quoted
@@ -22,6 +22,8 @@ _ATTRIBUTED = frozenset({"allocations", "events", "event_history", "infos", "his
 _BY_ENTITY = frozenset({"entities"})
 _BY_HOST = frozenset({"plans", "progress"})
 _BY_CLUSTER = frozenset({"rewrites", "rollups_through"})
+_OF_METRICS = frozenset({"events", "event_history", "infos", "histograms_1s", "dead_letters"})
+"""Tables whose rows each name the metric that they are of."""
 _OF_SAMPLES = ("_1s", "_30s", *(f"_{level.name}" for level in LEVELS))
 
 
@@ -35,7 +37,7 @@ class ScopedTables:
     def __init__(self, scope: Scope, parameters: Parameters) -> None:
         if not isinstance(scope, Scope):
             raise TypeError("nothing is read without a Scope")
-        self._scope = scope
+        self._boxes = scope.boxes
         self._parameters = parameters
 
     def table(
@@ -56,42 +58,66 @@ class ScopedTables:
         return select(columns, source, where=[*self._predicates(name), *where], tail=tail)
 
     def check_metric(self, name: str) -> None:
-        """Refuse a metric that the scope denies.
+        """Narrow what is written from here on to the boxes of the scope that show a metric.
 
         Raises:
-            Rejected(forbidden_metric): The grant does not show it.
+            Rejected(forbidden_metric): No grant shows it.
         """
-        if name in self._scope.denied_metrics:
-            raise Rejected("forbidden_metric", f"your grant does not show {name}", "ask an administrator for it")
+        self._boxes = self._showing(name)
+
+    def shown(self, table: str, metric: str) -> str:
+        """Return the column of a metric in a table of samples, NULL in rows that no box shows it of.
+
+        Raises:
+            Rejected(forbidden_metric): No grant shows it.
+        """
+        showing = self._showing(metric)
+        if len(showing) == len(self._boxes):
+            return quoted(metric)
+        return f"if({self._either(showing, table)}, {quoted(metric)}, NULL)"
+
+    def _showing(self, metric: str) -> tuple[Scope, ...]:
+        return replace(self._boxes[0], others=self._boxes[1:]).showing(metric).boxes
 
     def _predicates(self, name: str) -> list[str]:
-        place = self._within("tenant_id", self._scope.tenant_ids)
-        cluster = [] if self._scope.clusters is None else [self._within("cluster_id", self._scope.clusters)]
-        return [place, *cluster, *self._owned(name), *(_PLAIN if name.endswith("_1s") else ())]
+        plain = _PLAIN if name.endswith("_1s") else ()
+        if len(self._boxes) == 1:
+            return [*self._box(self._boxes[0], name), *plain]
+        tenants = {tenant_id for box in self._boxes for tenant_id in box.tenant_ids}
+        return [self._within("tenant_id", tenants), self._either(self._boxes, name), *plain]
 
-    def _owned(self, name: str) -> list[str]:
+    def _either(self, boxes: Sequence[Scope], name: str) -> str:
+        """Return the predicate that a row of a table is inside one of some boxes."""
+        inside = (f"({' AND '.join(self._box(box, name))})" for box in boxes)
+        return f"({' OR '.join(inside)})" if boxes else NOTHING
+
+    def _box(self, box: Scope, name: str) -> list[str]:
+        place = self._within("tenant_id", box.tenant_ids)
+        cluster = [] if box.clusters is None else [self._within("cluster_id", box.clusters)]
+        denied = box.denied_metrics if name in _OF_METRICS else ()
+        shown = [f"metric NOT IN {self._parameters.bind_texts(denied)}"] if denied else []
+        return [place, *cluster, *self._owned(box, name), *shown]
+
+    def _owned(self, box: Scope, name: str) -> list[str]:
         """Return what narrows a table to allocated seconds; tables that cannot be narrowed hold nothing."""
-        attribution = self._attribution()
+        attribution = self._attribution(box)
         if not attribution or name in _BY_CLUSTER:
             return []
         if name in _ATTRIBUTED or name.endswith(_OF_SAMPLES):
             return attribution
         if name in _BY_ENTITY:
-            return [self._allocated("tenant_id", "cluster_id", "entity")]
+            return [self._allocated(box, "tenant_id", "cluster_id", "entity")]
         if name in _BY_HOST:
-            return [self._allocated("tenant_id", "cluster_id", "host_id")]
+            return [self._allocated(box, "tenant_id", "cluster_id", "host_id")]
         return [NOTHING]
 
-    def _attribution(self) -> list[str]:
-        sets = (
-            ("owner_team", self._scope.teams),
-            ("job_id", self._scope.jobs),
-            ("model_id", self._scope.model_ids),
-        )
+    def _attribution(self, box: Scope) -> list[str]:
+        sets = (("owner_team", box.teams), ("job_id", box.jobs), ("model_id", box.model_ids))
         return [self._within(column, values - {""}) for column, values in sets if values is not None]
 
-    def _allocated(self, *columns: str) -> str:
-        return f"({', '.join(columns)}) IN {self.table('allocations', columns)}"
+    def _allocated(self, box: Scope, *columns: str) -> str:
+        allocations = select(columns, quoted("allocations"), where=self._box(box, "allocations"))
+        return f"({', '.join(columns)}) IN {allocations}"
 
     def _within(self, column: str, values: Iterable[str]) -> str:
         admitted = tuple(values)
