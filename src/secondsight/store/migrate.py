@@ -1,4 +1,9 @@
-"""Bring a store's tables up to the catalogue: create what is missing, add columns, set settings, take nothing away."""
+"""Bring a store's tables up to the catalogue: create what is missing, add columns, set settings, take nothing away.
+
+The curated views follow the tables: one whose definition changed is made anew.
+"""
+
+from typing import Protocol
 
 from secondsight.contracts import Store
 from secondsight.store.deployment import EMBEDDED, Deployment
@@ -12,10 +17,15 @@ from secondsight.store.schema import (
     setting_statements,
     tables,
 )
+from secondsight.store.views import Metrics, create_products, curated_views, shared_database
+
+
+class Described(Scalars, Metrics, Protocol):
+    """What migration asks of a catalogue."""
 
 
 def migrate(
-    store: Store, catalog: Scalars, database: str = DATABASE, deployment: Deployment = EMBEDDED
+    store: Store, catalog: Described, database: str = DATABASE, deployment: Deployment = EMBEDDED
 ) -> tuple[str, ...]:
     """Run what is missing and return the statements that changed something; safe twice, at once and after a crash.
 
@@ -35,13 +45,15 @@ def migrate(
         store.query(statement)
     if created or altered:
         _note_version(store, catalog, database)
-    return created + altered
+    return created + altered + _migrate_views(store, catalog, database, deployment)
 
 
 def existing_columns(store: Store, database: str = DATABASE) -> dict[str, frozenset[str]]:
-    """Return table -> names of its columns, as the store has them."""
+    """Return table -> names of its columns, as the store has them; views are none."""
+    tables_alone = "SELECT name FROM system.tables WHERE database = {database:String} AND engine LIKE '%MergeTree'"
     found = store.query(
-        "SELECT table, groupArray(name) AS names FROM system.columns WHERE database = {database:String} GROUP BY table",
+        "SELECT table, groupArray(name) AS names FROM system.columns "  # noqa: S608 - a statement of this module
+        f"WHERE database = {{database:String}} AND table IN ({tables_alone}) GROUP BY table",
         {"database": database},
     )
     return {row["table"]: frozenset(row["names"]) for row in found.to_pylist()}
@@ -53,6 +65,28 @@ def existing_engines(store: Store, database: str = DATABASE) -> dict[str, str]:
         "SELECT name, engine_full FROM system.tables WHERE database = {database:String}", {"database": database}
     )
     return {row["name"]: row["engine_full"] for row in found.to_pylist()}
+
+
+def _migrate_views(store: Store, catalog: Described, database: str, deployment: Deployment) -> tuple[str, ...]:
+    """Make the views that are missing or changed, and what they look products up in."""
+    made = []
+    for home in (database, shared_database(database)):
+        found = store.query(
+            "SELECT name, comment FROM system.tables WHERE database = {database:String} AND engine = 'View'",
+            {"database": home},
+        )
+        before = {row["name"]: row["comment"] for row in found.to_pylist()}
+        made += [
+            view.create_statement(database, home, deployment.on_cluster)
+            for view in curated_views(catalog, database)
+            if before.get(view.name) != view.fingerprint
+        ]
+    if made:
+        store.query(create_database(shared_database(database), deployment))
+        store.query(create_products(database, deployment))
+    for statement in made:
+        store.query(statement)
+    return tuple(made)
 
 
 def schema_version(store: Store) -> int:
