@@ -31,6 +31,7 @@ WRONG_USE = frozenset(
     {"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "bad_zone", "bad_time", "unknown_incident"}
 )
 WRONG_USE |= {"bad_budget", "bad_expiry", "bad_quota", "bad_rule", "bad_stage", "token_spec_invalid"}
+WRONG_USE |= {"bad_retention", "bad_site"}
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
 DEFAULT_SERVER = "http://127.0.0.1:8470"
 

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from secondsight.administer.shell import AddCommand, Commands, audit, group, metadata, now_ms, place, say, show
+from secondsight.administer.planned import add_capacity
+from secondsight.administer.shell import AddCommand, Commands, audit, metadata, now_ms, place, say, show
 from secondsight.errors import Rejected
 
 INTERVALS_MS = {"1s": 1000, "30s": 30_000}
 
 
 def add_plans(commands: Commands, add: AddCommand) -> None:
-    """Add `plan`."""
-    plans = group(commands, "plan", "how often agents sample, and which metrics")
+    """Add `plan`: alone it says what a site costs, its actions say how often agents sample."""
+    plans = add_capacity(commands)
     adding = add(
         plans,
         "set",
