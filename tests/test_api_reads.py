@@ -391,4 +391,6 @@ def test_the_description_names_every_route_and_type(api):
 
 def test_own_metrics_are_exposed(api):
     api.get("/healthz", None)
-    assert 'api_requests_total{status="200"}' in api.get("/metrics", None).text
+    told = api.get("/metrics", None).text
+    assert 'api_requests_total{method="GET",route="/v1/fleet",status="200"}' in told
+    assert 'api_request_duration_seconds_bucket{route="/v1/fleet",le="+Inf"}' in told

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, RowMapping, insert, select, update
 
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import GRANTS, reading, writing
@@ -93,6 +93,14 @@ class Scope:
             if not box.is_attributed
         )
 
+    def owns(self, tenant_id: str) -> bool:
+        """Tell whether it holds all of a tenant, so that its subject may say who else sees it."""
+        return any(
+            tenant_id in box.tenant_ids and box.clusters is None and not box.denied_metrics
+            for box in self.boxes
+            if not box.is_attributed
+        )
+
     def shows(self, metric: str) -> bool:
         """Tell whether some box shows a metric."""
         return any(metric not in box.denied_metrics for box in self.boxes)
@@ -150,12 +158,12 @@ def merge_scopes(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
     return tuple(boxes)
 
 
-def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> None:
-    """Store one grant of a subject."""
+def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> int:
+    """Store one grant of a subject and return its id."""
     row = {name: _to_text(getattr(grant, name)) for name in (*_SETS, "denied_metrics")}
     with writing(metadata) as connection:
         values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, **row}
-        connection.execute(insert(GRANTS).values(**values))
+        return int(connection.execute(insert(GRANTS).values(**values)).inserted_primary_key[0])
 
 
 def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:
@@ -163,16 +171,18 @@ def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:
     live = select(GRANTS).where(GRANTS.c.subject == subject, GRANTS.c.revoked_ms.is_(None)).order_by(GRANTS.c.grant_id)
     with reading(metadata) as connection:
         rows = connection.execute(live).mappings().all()
-    return tuple(
-        Grant(
-            tenant_id=row["tenant_id"],
-            clusters=_from_text(row["clusters"]),
-            teams=_from_text(row["teams"]),
-            jobs=_from_text(row["jobs"]),
-            model_ids=_from_text(row["model_ids"]),
-            denied_metrics=_from_text(row["denied_metrics"]) or frozenset(),
-        )
-        for row in rows
+    return tuple(map(grant_of_row, rows))
+
+
+def grant_of_row(row: RowMapping) -> Grant:
+    """Return the grant that a row of the table of grants stands for."""
+    return Grant(
+        tenant_id=row["tenant_id"],
+        clusters=_from_text(row["clusters"]),
+        teams=_from_text(row["teams"]),
+        jobs=_from_text(row["jobs"]),
+        model_ids=_from_text(row["model_ids"]),
+        denied_metrics=_from_text(row["denied_metrics"]) or frozenset(),
     )
 
 

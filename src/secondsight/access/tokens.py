@@ -184,6 +184,11 @@ class Authenticator:
         identity = self._remembered(digest_of(secret))
         return None if identity is None else unexpired(identity, self._clock.now_ms())
 
+    def forget_all(self) -> None:
+        """Look every secret up again."""
+        with self._lock:
+            self._cache.clear()
+
     def _remembered(self, digest: bytes) -> Identity | None:
         with self._lock:
             found = self._cache.get(digest)

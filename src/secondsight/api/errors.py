@@ -26,6 +26,8 @@ STATUS: Mapping[str, HTTPStatus] = {
     "role_cannot_read": HTTPStatus.FORBIDDEN,
     "forbidden_metric": HTTPStatus.FORBIDDEN,
     "role_cannot_operate": HTTPStatus.FORBIDDEN,
+    "role_cannot_administer": HTTPStatus.FORBIDDEN,
+    "tenant_exists": HTTPStatus.CONFLICT,
     "not_found": HTTPStatus.NOT_FOUND,
     "debug_budget": HTTPStatus.TOO_MANY_REQUESTS,
     "ambiguous_target": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -73,8 +75,9 @@ def answer(
 def handle_errors(app: FastAPI, selfmetrics: SelfMetrics) -> None:
     """Let every error of the routes become an answer, and count it."""
 
-    async def on_rejected(_: Request, error: Exception) -> JSONResponse:
+    async def on_rejected(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, Rejected)  # noqa: S101 - what the registration below promises
+        request.state.refusal = error.code
         selfmetrics.count("api_refusals_total", code=error.code)
         return refusal(error)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy import Engine
 
+from secondsight.access.audit import AuditLog
 from secondsight.access.identity import Identity
 from secondsight.access.maintenance import MaintenanceWindow, windows_between
 from secondsight.access.scope import Scope, scope_of
@@ -41,6 +42,7 @@ class Services:
     gaps: GapReader
     fleet: FleetReader
     selfmetrics: SelfMetrics
+    audit: AuditLog
 
 
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
@@ -63,6 +65,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
         selfmetrics=SelfMetrics(),
+        audit=AuditLog(metadata),
     )
 
 
@@ -81,8 +84,11 @@ def identity_of(request: Request, services: Annotated[Services, Depends(services
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
     session_id = request.cookies.get(COOKIE, "")
     if kind.lower() != "bearer" and session_id:
-        return session_identity(services.metadata, session_id, services.clock.now_ms())
-    return services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
+        found = session_identity(services.metadata, session_id, services.clock.now_ms())
+    else:
+        found = services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
+    request.state.caller = found
+    return found
 
 
 def read_scope(

@@ -117,6 +117,11 @@ class Inventory:
                 self._kept.pop(next(iter(self._kept)))
         return value
 
+    def forget(self, key: Hashable) -> None:
+        """Make anew what was made for a key, when it is next asked for."""
+        with self._lock:
+            self._kept.pop(key, None)
+
     def read(self, statement: Statement) -> Any:
         """Run a statement of this package.
 

@@ -1,0 +1,135 @@
+"""Stand before all routes: refuse what another site makes a browser send, count and audit, add safe headers.
+
+Reads are put on record within a second of their answer, refusals of somebody known before it. HEAD is answered as GET
+is: the server, which knows of it, leaves the body out.
+"""
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from secondsight.access.audit import AuditEntry
+from secondsight.access.identity import Identity
+from secondsight.api.errors import answer
+from secondsight.api.forward import App, Receive, Scope, Send
+from secondsight.api.pages import SAFETY
+from secondsight.api.services import Services
+from secondsight.errors import Retryable
+
+FLUSH_SECONDS = 0.5
+DETAIL_LENGTH_MAXIMUM = 2_000
+TRANSPORT = "max-age=31536000"
+DURATION_BOUNDS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+AUTH_FAILURES = frozenset({HTTPStatus.UNAUTHORIZED})
+REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS})
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_METHODS = _SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
+_log = logging.getLogger(__name__)
+
+
+class Guarded:
+    """An ASGI application around another one; it never raises."""
+
+    def __init__(self, inner: App, services: Services) -> None:
+        self._inner = inner
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._inner(scope, receive, send)
+            return
+        started = self._services.clock.monotonic_seconds()
+        inner_scope = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+
+        async def send_guarded(message: Scope) -> None:
+            if message["type"] == "http.response.start":
+                _guard(MutableHeaders(raw=message["headers"]), scope)
+                await self._note(inner_scope, message["status"], started)
+            await send(message)
+
+        if is_foreign(scope):
+            text, hint = "another site's page may not send this", "use the pages of this address, or a bearer token"
+            refused = answer(HTTPStatus.FORBIDDEN, "cross_site", text, hint)
+            await refused(scope, receive, send_guarded)
+            return
+        try:
+            await self._inner(inner_scope, receive, send_guarded)
+        except Exception:  # noqa: BLE001 - the edge: answered, logged and counted inside, raised again for servers
+            self._services.selfmetrics.count("api_broken_answers_total")
+
+    async def _note(self, scope: Scope, status: int, started: float) -> None:
+        """Count an answer, and put on record who it is for."""
+        metrics = self._services.selfmetrics
+        seconds = self._services.clock.monotonic_seconds() - started
+        route = route_of(scope)
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        metrics.count("api_requests_total", method=method, route=route, status=str(status))
+        metrics.observe("api_request_duration_seconds", seconds, DURATION_BOUNDS_SECONDS, route=route)
+        if status in AUTH_FAILURES:
+            metrics.count("api_auth_failures_total", reason=scope.get("state", {}).get("refusal", "other"))
+        caller = scope.get("state", {}).get("caller")
+        if caller is not None and (status in REFUSED or scope["method"] == "GET"):
+            await self._record(_entry(scope, caller, status, self._services.clock.now_ms()))
+
+    async def _record(self, entry: AuditEntry) -> None:
+        if entry.outcome == "ok":
+            self._services.audit.record(entry)
+            return
+        try:
+            await asyncio.to_thread(self._services.audit.record, entry)
+        except Retryable as error:
+            _log.warning("a refusal waits to be put on record: %s", error)
+
+
+async def flush_audit(services: Services) -> None:
+    """Write what was read every half second, until cancelled."""
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        try:
+            await asyncio.to_thread(services.audit.flush)
+        except Retryable as error:
+            services.selfmetrics.count("api_audit_delays_total")
+            _log.warning("reads wait to be put on record: %s", error)
+
+
+def is_foreign(scope: Scope) -> bool:
+    """Tell whether a page of another site makes a browser send this; a bearer token is nothing that browsers add.
+
+    Browsers say where an unsafe request comes from; whoever says nothing is no browser.
+    """
+    headers = Headers(scope=scope)
+    if scope["method"] in _SAFE_METHODS or headers.get("authorization", "").lower().startswith("bearer "):
+        return False
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+
+
+def route_of(scope: Scope) -> str:
+    """Return the template of the route that a request came to, "other" where it came to none."""
+    path = getattr(scope.get("route"), "path", "other")
+    return path if isinstance(path, str) else "other"
+
+
+def _entry(scope: Scope, caller: Identity, status: int, now_ms: int) -> AuditEntry:
+    state: dict[str, Any] = scope.get("state", {})
+    outcome = "ok" if status < HTTPStatus.BAD_REQUEST else state.get("refusal", f"status_{status}")
+    query = scope["query_string"].decode("latin-1")
+    detail = f"{scope['path']}?{query}" if query else scope["path"]
+    action = "read" if scope["method"] == "GET" else scope["method"].lower()
+    return AuditEntry(now_ms, caller.subject, caller.tenant_id, action, outcome, detail[:DETAIL_LENGTH_MAXIMUM])
+
+
+def _guard(headers: MutableHeaders, scope: Scope) -> None:
+    headers.update(SAFETY)
+    if scope["scheme"] == "https":
+        headers["Strict-Transport-Security"] = TRANSPORT
+    if scope["path"].startswith(("/v1/", "/api/v1/")):
+        headers.setdefault("Cache-Control", "no-store")
