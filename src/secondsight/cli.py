@@ -17,6 +17,7 @@ from secondsight.administer.custody import add_custody
 from secondsight.administer.deadletters import add_dead_letters
 from secondsight.administer.debug import add_debug
 from secondsight.administer.events import add_events
+from secondsight.administer.grants import add_grants
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
 from secondsight.administer.tenants import add_tenants
@@ -101,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     _add_metrics(commands)
     add_tokens(commands, _command)
     add_tenants(commands, _command)
+    add_grants(commands, _command)
     add_plans(commands, _command)
     add_debug(commands, _command, _add_server)
     add_custody(commands, _command, _add_server)

@@ -163,7 +163,8 @@ def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> int:
     row = {name: _to_text(getattr(grant, name)) for name in (*_SETS, "denied_metrics")}
     with writing(metadata) as connection:
         values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, **row}
-        return int(connection.execute(insert(GRANTS).values(**values)).inserted_primary_key[0])
+        made = connection.execute(insert(GRANTS).values(**values)).inserted_primary_key
+        return int(made[0]) if made else 0
 
 
 def read_grants(metadata: Engine, subject: str) -> tuple[Grant, ...]:

@@ -35,8 +35,21 @@ def add_tenants(commands: Commands, add: AddCommand) -> None:
     for name, text in OPTIONS.items():
         quota.add_argument(f"--{name.replace('_', '-')}", dest=name, default="", metavar="N", help=text)
     quota.add_argument("--json", action="store_true", help="as JSON")
-    for parser in (listing, quota):
+    create = add(
+        tenants, "create", "put a tenant on record", _create, "secondsight tenants create --tenant acme --name 'Acme'"
+    )
+    create.add_argument("--name", default="", metavar="TEXT", help="in words")
+    for parser in (listing, quota, create):
         place(parser)
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    from secondsight.access.tenants import Tenant, add_tenant
+
+    with metadata(arguments) as engine:
+        add_tenant(engine, Tenant(arguments.tenant, arguments.name, now_ms()))
+        audit(engine, arguments.tenant, "tenant_create", arguments.name)
+    return say(f"tenant {arguments.tenant} is on record; `secondsight tokens create` gives it its first token")
 
 
 def _list(arguments: argparse.Namespace) -> int:
