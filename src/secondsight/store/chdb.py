@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from secondsight.clock import Clock, SystemClock
+from secondsight.store.asking import Asker
 from secondsight.store.connection import Connection, open_session
 from secondsight.store.failures import StoreBusy, failure_of
 from secondsight.store.params import parameter_texts
+from secondsight.store.question import Question, Reply
 from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
 from secondsight.store.statement import (
@@ -30,6 +32,7 @@ from secondsight.store.statement import (
 )
 from secondsight.store.watchdog import Watchdog
 
+QUESTIONS = 2
 _READER_SETTINGS: dict[str, Any] = {"output_format_arrow_compression_method": "none", "readonly": 2}
 _WRITER_SETTINGS: dict[str, Any] = {"max_threads": 1, "optimize_on_insert": 0}
 
@@ -43,6 +46,7 @@ class ChdbStore:
         database: Where unqualified table names are looked up; made when missing.
         clock: Source of deadlines.
         deadline_seconds: When a statement without `max_execution_time` is killed.
+        questions: Questions of people outside that may run at once; further ones are sent away.
 
     Raises:
         Retryable: Another process owns the folder.
@@ -56,6 +60,7 @@ class ChdbStore:
         database: str = DATABASE,
         clock: Clock | None = None,
         deadline_seconds: float = DEADLINE_SECONDS,
+        questions: int = QUESTIONS,
     ) -> None:
         self._path = Path(path).absolute()
         self._path.mkdir(parents=True, exist_ok=True)
@@ -72,6 +77,7 @@ class ChdbStore:
             self._readers.put(None)
         self._reader_count = readers
         self._watchdog = Watchdog(self._kill, clock or SystemClock())
+        self._asker = Asker(self._path, database, questions, clock or SystemClock())
 
     @property
     def readers(self) -> int:
@@ -114,11 +120,27 @@ class ChdbStore:
         with use as connection, self._watchdog.watching(marker, deadline_seconds):
             return connection.run(marked(sql, marker), parameter_texts(params), limits)
 
+    def ask(self, question: Question) -> Reply:
+        """Run a question of somebody outside, on a connection of its own.
+
+        Raises:
+            StoreBusy: Closed, or too many run.
+            QueryLimited: It ran into a limit, or was killed.
+            StatementFailed: The engine refuses it.
+        """
+        self._refuse_when_closed()
+        return self._asker.ask(question)
+
+    def kill(self, marker: str) -> None:
+        """End a question; returns once the engine does not run it any more."""
+        self._asker.kill(marker)
+
     def close(self) -> None:
         """Wait for running statements, then close all connections; may be called twice."""
         if self._closed:
             return
         self._closed = True
+        self._asker.close()
         for _ in range(self._reader_count):
             _close(self._readers.get())
         with self._write_lock:

@@ -10,9 +10,17 @@ from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Retryable
 from secondsight.store.failures import StoreBusy
-from secondsight.store.messages import decode_failure, encode_request
-from secondsight.store.statement import ANSWER_GRACE_SECONDS, WAIT_FOR_READER_SECONDS, kill_after_seconds
+from secondsight.store.messages import KILL, decode_failure, encode_request
+from secondsight.store.question import Question, Reply, encode_question, reply_of
+from secondsight.store.statement import (
+    ANSWER_GRACE_SECONDS,
+    KILL_GRACE_SECONDS,
+    WAIT_FOR_READER_SECONDS,
+    kill_after_seconds,
+)
 
+KILL_PATIENCE_SECONDS = 15.0
+"""How long the end of a question may take after it was killed."""
 LIFE_SECONDS = 4.0
 """How long a server may take to say that it is alive, before it is asked anything that may take longer."""
 
@@ -61,6 +69,30 @@ class FlightStore:
         options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
         with self._living() as client:
             return client.do_get(ticket, options).read_all()
+
+    def ask(self, question: Question) -> Reply:
+        """Have the owner run a question of somebody outside.
+
+        Raises:
+            Retryable: The server is away, stopped, restarting or busy.
+            QueryLimited: It ran into a limit, or was killed.
+            Permanent: The engine refuses it.
+        """
+        options = _flight.FlightCallOptions(
+            timeout=question.deadline_seconds + KILL_GRACE_SECONDS + KILL_PATIENCE_SECONDS
+        )
+        with self._living() as client:
+            return reply_of(client.do_get(_flight.Ticket(encode_question(question)), options).read_all())
+
+    def kill(self, marker: str) -> None:
+        """End a question; returns once the engine does not run it any more.
+
+        Raises:
+            Retryable: The server is away, stopped or restarting.
+        """
+        options = _flight.FlightCallOptions(timeout=KILL_PATIENCE_SECONDS)
+        with self._living() as client:
+            list(client.do_action((KILL, marker.encode()), options))
 
     def close(self) -> None:
         """Close the connection; may be called twice."""

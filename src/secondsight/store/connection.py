@@ -85,6 +85,15 @@ def open_session(path: Path) -> Any:
         raise StoreBusy(_refusal(path, str(error)), retry_after_seconds=1.0) from None
 
 
+def setting_statement(name: str, value: Any) -> str:
+    """Return the statement that sets something for a connection.
+
+    Raises:
+        Rejected(bad_setting): No setting has such a name.
+    """
+    return f"SET {_setting_name(name)} = {_setting_text(value)}"
+
+
 def _refusal(path: Path, text: str) -> str:
     """Say who has the folder, as far as it can be known."""
     if "already initialized with path" in text:

@@ -9,6 +9,9 @@ from secondsight.errors import Permanent, Rejected, Retryable, SecondsightError
 from secondsight.store.failures import LIMITS, QueryLimited, StatementFailed, StoreBusy
 from secondsight.store.params import ParameterText, parameter_texts
 
+KILL = "kill"
+"""Action that ends a question, whose marker is its body."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:

@@ -11,6 +11,8 @@ import re
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Rejected, SecondsightError
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.messages import decode_request, encode_failure
+from secondsight.store.messages import KILL, decode_request, encode_failure
+from secondsight.store.question import decode_question, with_cost
 from secondsight.store.statement import is_read
 
 ADDRESS_FILE = "store.address"
@@ -78,6 +81,9 @@ def answer(store: ChdbStore, ticket: bytes) -> Any:
     Raises:
         Rejected: Not a request (bad_request), or not a read (read_only).
     """
+    question = decode_question(ticket)
+    if question is not None:
+        return with_cost(store.ask(question))
     request = decode_request(ticket)
     if not is_read(request.sql):
         raise Rejected("read_only", "only the owner of the store writes")
@@ -95,6 +101,26 @@ def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> N
     store.insert(table, rows.take(np.arange(rows.num_rows)))  # a copy, aligned as the engine wants it
 
 
+def act(store: ChdbStore, action: str, marker: str) -> None:
+    """End a question; there is no other action.
+
+    Raises:
+        Rejected(bad_request): Something else is wanted.
+    """
+    if action != KILL:
+        raise Rejected("bad_request", "no such action")
+    store.kill(marker)
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    """Send the project's errors to whoever asked."""
+    try:
+        yield
+    except SecondsightError as error:
+        raise _flight.FlightServerError("refused", encode_failure(error)) from None
+
+
 def _handler_class() -> Any:
     """Return the Flight server class; made late, because its base is untyped."""
 
@@ -105,20 +131,21 @@ def _handler_class() -> Any:
             self._writable = writable
 
         def list_actions(self, _context: Any) -> list[Any]:
-            """Say that the server is alive; there are no actions."""
+            """Say that the server is alive."""
+            return []
+
+        def do_action(self, _context: Any, action: Any) -> list[Any]:
+            with _telling():
+                act(self._store, action.type, action.body.to_pybytes().decode())
             return []
 
         def do_get(self, _context: Any, ticket: Any) -> Any:
-            try:
+            with _telling():
                 return _flight.RecordBatchStream(answer(self._store, ticket.ticket))
-            except SecondsightError as error:
-                raise _flight.FlightServerError("refused", encode_failure(error)) from None
 
         def do_put(self, _context: Any, descriptor: Any, reader: Any, _writer: Any) -> None:
-            try:
+            with _telling():
                 take(self._store, descriptor.command.decode(), reader.read_all(), self._writable)
-            except SecondsightError as error:
-                raise _flight.FlightServerError("refused", encode_failure(error)) from None
 
     return Handler
 

@@ -38,9 +38,10 @@ def marked(sql: str, marker: str) -> str:
     return f"/* {marker} */ {sql}"
 
 
-def kill_statement(marker: str, on_cluster: str = "") -> str:
-    """Return the statement that kills what is `marked`."""
-    return f"KILL QUERY{on_cluster} WHERE startsWith(query, '{marked('', marker).strip()}') ASYNC"
+def kill_statement(marker: str, on_cluster: str = "", *, sync: bool = False) -> str:
+    """Return the statement that kills what is `marked`; with `sync` it ends when that has ended."""
+    how = "SYNC" if sync else "ASYNC"
+    return f"KILL QUERY{on_cluster} WHERE startsWith(query, '{marked('', marker).strip()}') {how}"
 
 
 def wide_columns(names: Iterable[str]) -> list[str]:
