@@ -1,5 +1,6 @@
 import io
 import json
+from base64 import b64decode
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -394,3 +395,63 @@ def test_own_metrics_are_exposed(api):
     told = api.get("/metrics", None).text
     assert 'api_requests_total{method="GET",route="/v1/fleet",status="200"}' in told
     assert 'api_request_duration_seconds_bucket{route="/v1/fleet",le="+Inf"}' in told
+
+
+def test_every_rung_has_figures(api):
+    for path, name, value in (
+        ("/v1/clusters/c1/metrics", "clusterId", "c1"),
+        ("/v1/nodes/h1/metrics", "hostId", "h1"),
+        ("/v1/gpus/GPU-a/metrics", "gpuId", "GPU-a"),
+    ):
+        body = api.get(path, resolution="30s", **RANGE).json()
+        QueryAnswer.model_validate(body)
+        assert {series["metric"] for series in body["series"]} == {
+            GAUGE,
+            "gpu_power_watts",
+            "gpu_temperature_celsius",
+        }
+        assert {series[name] for series in body["series"]} == {value}
+    whole = api.get("/v1/clusters/c1/metrics", metric="power", aggregate="sum", resolution="range", **RANGE).json()
+    assert [point["value"] for point in whole["series"][0]["points"]] == [300.0]
+    for path in ("/v1/clusters/none/metrics", "/v1/jobs/none/metrics", "/v1/clusters/secret-cluster/metrics"):
+        assert api.get(path, **RANGE).json()["error"]["code"] == "not_found", path
+
+
+def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
+    at = T0 + 499_500
+    body = api.get("/v1/fleet/map", at=str(at)).json()
+    assert [cell["gpuId"] for cell in body["cells"]] == ["GPU-a", "GPU-b", "GPU-c"]
+    frame = b64decode(body["frame"])
+    assert len(frame) == body["count"] == 3
+    step = (body["high"] - body["low"]) / 254
+    values = [body["low"] + (byte - 1) * step for byte in frame]
+    assert values == pytest.approx([0.1499, 0.2499, 0.3499], abs=step)
+    again = api.get("/v1/fleet/map", at=str(at), layout=body["layout"]).json()
+    assert again["cells"] is None
+    assert again["frame"] == body["frame"]
+    raw = api.get("/v1/fleet/map", at=str(at), headers={"accept": "application/octet-stream"})
+    assert raw.content == frame
+    assert raw.headers["x-secondsight-layout"] == body["layout"]
+    later = b64decode(api.get("/v1/fleet/map", at=str(T0 + 510_000)).json()["frame"])
+    assert later[2] == 0
+    assert 0 not in later[:2]
+    narrow = api.get("/v1/fleet/map", "narrow", at=str(at)).json()
+    assert [cell["gpuId"] for cell in narrow["cells"]] == ["GPU-c"]
+    assert api.get("/v1/fleet/map", "narrow", metric="power").json()["error"]["code"] == "forbidden_metric"
+    assert api.get("/v1/fleet/map", metric="gpu_nvlink_link_state").json()["error"]["code"] == "not_a_map"
+
+
+def test_the_search_finds_what_is_in_scope(api):
+    def found(text, token="admin"):
+        matches = api.get("/v1/search", token, q=text).json()["matches"]
+        return [(match["kind"], match["name"]) for match in matches]
+
+    assert found("h1") == [("host", "h1")]
+    assert found("gpu-") == [("gpu", "GPU-a"), ("gpu", "GPU-b"), ("gpu", "GPU-c")]
+    assert found("gpu-", "narrow") == [("gpu", "GPU-c")]
+    assert found("secret") == []
+    page = api.get("/v1/search", q="gpu-", limit=2).json()
+    assert (len(page["matches"]), page["total"], page["nextCursor"]) == (2, 3, "2")
+    for match in page["matches"]:
+        assert api.get(match["links"]["self"]).status_code == 200
+    assert api.get("/v1/search", q=" ").json()["error"]["code"] == "bad_search"

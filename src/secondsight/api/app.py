@@ -12,7 +12,9 @@ from secondsight.api import (
     deadletters,
     debug,
     events,
+    fleetmap,
     gaps,
+    ladder,
     ledger,
     operations,
     places,
@@ -41,6 +43,8 @@ _MODULES = (
     ledger,
     events,
     deadletters,
+    fleetmap,
+    ladder,
     administration,
     operations,
 )

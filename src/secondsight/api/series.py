@@ -1,18 +1,20 @@
 """Serve series: `/v1/metrics/query`, the telemetry of one GPU, and rankings."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Header, Query, Response
 
+from secondsight.access.scope import Scope
 from secondsight.api.models import ErrorAnswer, QueryAnswer, TopAnswer
 from secondsight.api.parameters import SeriesParameters, TelemetryParameters, TopParameters
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, top_json
-from secondsight.query.request import Format, MetricQuery, QueryText, parse_query
+from secondsight.query.request import Filters, Format, QueryText, parse_query
 from secondsight.query.times import parse_time
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -30,8 +32,7 @@ def query_metrics(
     services: Shared, scope: Reader, asked: Annotated[SeriesParameters, Query()], accept: Accept = ""
 ) -> Response:
     """Return metrics of one kind over time: one series per entity and part, or as `groupBy` says."""
-    query = _parsed(services, asked.text())
-    return _written(services.runner.run(query, scope), query.format, accept)
+    return answer_query(services, scope, asked.text(), accept)
 
 
 @router.get("/v1/gpus/{gpu_id}/telemetry", response_model=QueryAnswer)
@@ -39,11 +40,10 @@ def gpu_telemetry(
     gpu_id: str, services: Shared, scope: Reader, asked: Annotated[TelemetryParameters, Query()], accept: Accept = ""
 ) -> Response:
     """Return every metric asked for of one GPU."""
-    query = _parsed(services, asked.text())
-    answer = services.runner.run(replace(query, filters=replace(query.filters, gpu=(gpu_id,))), scope)
-    if not answer.series and not answer.coverage.expected:
-        services.fleet.gpu(gpu_id, scope)
-    return _written(answer, query.format, accept)
+    filters = Filters(gpu=(gpu_id,))
+    return answer_query(
+        services, scope, asked.text(), accept, filters=filters, check=lambda: services.fleet.gpu(gpu_id, scope)
+    )
 
 
 @router.get("/v1/top", response_model=TopAnswer)
@@ -57,8 +57,30 @@ def top(services: Shared, scope: Reader, asked: Annotated[TopParameters, Query()
     return _json(top_json(answer))
 
 
-def _parsed(services: Services, text: QueryText) -> MetricQuery:
-    return parse_query(text, services.catalog, services.clock.now_ms())
+def answer_query(
+    services: Services,
+    scope: Scope,
+    text: QueryText,
+    accept: str,
+    *,
+    filters: Filters | None = None,
+    check: Callable[[], object] | None = None,
+) -> Response:
+    """Return the answer to a query in the type that the caller wants.
+
+    `filters` stand in place of those of the text, whose commas divide names; `check` refuses what there is nothing of,
+    and is called where nothing was found and nothing expected.
+
+    Raises:
+        Rejected, Retryable: As `QueryRunner.run`.
+    """
+    query = parse_query(text, services.catalog, services.clock.now_ms())
+    if filters is not None:
+        query = replace(query, filters=filters)
+    answer = services.runner.run(query, scope)
+    if check is not None and not answer.series and not answer.coverage.expected:
+        check()
+    return _written(answer, query.format, accept)
 
 
 def _written(answer: Answer, form: Format, accept: str) -> Response:

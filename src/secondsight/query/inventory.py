@@ -84,6 +84,22 @@ class Inventory:
             return filters
         return replace(filters, host=tuple(sorted(set(mine["host_id"].to_pylist()))))
 
+    def places(self, scope: Scope) -> tuple[tuple[str, str, str, str], ...]:
+        """Return (tenant, cluster, host, GPU) of all that is known now, GPUs and hosts; "" where a host has none."""
+
+        def make() -> tuple[tuple[str, str, str, str], ...]:
+            found: set[tuple[str, str, str, str]] = set()
+            for kind in (EntityKind.GPU, EntityKind.NODE):
+                rows = self.expected(kind, Filters(), scope)
+                names = [rows[name].cast(pa.string()).to_pylist() for name in ("tenant_id", "cluster_id", "host_id")]
+                entities = rows["entity"].cast(pa.string()).to_pylist()
+                gpus = entities if kind is EntityKind.GPU else [""] * len(entities)
+                found |= set(zip(*names, gpus, strict=True))
+            return tuple(sorted(found))
+
+        places: tuple[tuple[str, str, str, str], ...] = self.remember(("all places", scope), EXPECTED_SECONDS, make)
+        return places
+
     def progress(self, scope: Scope) -> Any:
         """Return one row per collector: see `compile_progress`."""
         return self.remember(("progress", scope), PROGRESS_SECONDS, lambda: self.read(compile_progress(scope)))

@@ -1,0 +1,175 @@
+"""Serve the fleet map, one byte a GPU, and the search."""
+
+import base64
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import Field
+
+from secondsight.api.models import ErrorAnswer, Shape
+from secondsight.api.parameters import Names, PageParameters, Parameters, Time, Word, next_cursor
+from secondsight.api.services import Reader, Shared
+from secondsight.query.fleetmap import Cell, Frame, MapReader
+from secondsight.query.request import Filters, parse_cursor, parse_filters, parse_limit
+from secondsight.query.search import Found, Match, SearchReader
+from secondsight.query.times import format_time, parse_time
+
+BYTES = "application/octet-stream"
+
+router = APIRouter(tags=["fleet"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
+
+
+class CellAnswer(Shape):
+    """One GPU of a layout."""
+
+    tenant_id: str
+    cluster_id: str
+    rack: str
+    host_id: str
+    gpu_id: str
+    index: int | None
+
+
+class MapAnswer(Shape):
+    """One second of the fleet.
+
+    `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. `cells` is
+    null where the caller named the layout that is in use still.
+    """
+
+    at: str
+    metric: str
+    unit: str
+    low: float
+    high: float
+    layout: str
+    cells: list[CellAnswer] | None
+    count: int
+    frame: str
+    links: dict[str, str]
+
+
+class MapParameters(Parameters):
+    """Which second of which GPUs."""
+
+    at: Annotated[Time, Field(description="The second; by default the newest that all GPUs can have told.")] = "now-2s"
+    metric: Word = "gpu_utilization_ratio"
+    cluster: Names = ""
+    host: Names = ""
+    layout: Annotated[str, Field(max_length=64, description="Name of a layout that the caller has.")] = ""
+
+    def filters(self) -> Filters:
+        """Return the filters that are meant."""
+        return parse_filters({"cluster": self.cluster, "host": self.host})
+
+
+class MatchAnswer(Shape):
+    """One thing that was found; `kind` is cluster, host, gpu, job, team or model."""
+
+    kind: str
+    tenant_id: str
+    name: str
+    cluster_id: str | None
+    host_id: str | None
+    links: dict[str, str]
+
+
+class SearchPage(Shape):
+    """A page of what was found, whole names first."""
+
+    matches: list[MatchAnswer]
+    total: int
+    next_cursor: str | None
+
+
+class SearchParameters(PageParameters):
+    """What is looked for."""
+
+    q: Annotated[str, Field(max_length=200, description="A part of a name.")]
+
+
+@router.get("/v1/fleet/map", response_model=MapAnswer)
+def fleet_map(
+    services: Shared,
+    scope: Reader,
+    asked: Annotated[MapParameters, Query()],
+    accept: Annotated[str, Header(description=f"`{BYTES}` gives the frame alone.")] = "",
+) -> Response:
+    """Return one byte for each GPU at one second."""
+    at_ms = parse_time(asked.at, services.clock.now_ms())
+    metric = services.catalog.resolve(asked.metric)
+    frame = MapReader(services.inventory).read(metric, asked.filters(), at_ms, scope)
+    if accept.strip().lower().startswith(BYTES):
+        return Response(frame.frame, media_type=BYTES, headers=_headers(frame))
+    return Response(_map(frame, asked.layout).model_dump_json(by_alias=True), media_type="application/json")
+
+
+@router.get("/v1/search")
+def search(services: Shared, scope: Reader, asked: Annotated[SearchParameters, Query()]) -> SearchPage:
+    """Return clusters, hosts, GPUs, jobs, teams and AI models whose names hold a text."""
+    found = SearchReader(services.inventory).read(asked.q, scope, services.clock.now_ms())
+    start = parse_cursor(asked.cursor)
+    end = start + parse_limit(asked.limit)
+    return SearchPage(
+        matches=[_match(one) for one in found[start:end]], total=len(found), next_cursor=next_cursor(end, len(found))
+    )
+
+
+def _headers(frame: Frame) -> dict[str, str]:
+    return {
+        "X-Secondsight-At": format_time(frame.at_ms),
+        "X-Secondsight-Layout": frame.layout,
+        "X-Secondsight-Low": repr(frame.low),
+        "X-Secondsight-High": repr(frame.high),
+    }
+
+
+def _map(frame: Frame, known: str) -> MapAnswer:
+    return MapAnswer(
+        at=format_time(frame.at_ms),
+        metric=frame.metric.name,
+        unit=frame.metric.unit,
+        low=frame.low,
+        high=frame.high,
+        layout=frame.layout,
+        cells=None if known == frame.layout else [_cell(cell) for cell in frame.cells],
+        count=len(frame.cells),
+        frame=base64.b64encode(frame.frame).decode(),
+        links={"clusters": "/v1/clusters", "gpus": "/v1/gpus"},
+    )
+
+
+def _cell(cell: Cell) -> CellAnswer:
+    return CellAnswer(
+        tenant_id=cell.tenant_id,
+        cluster_id=cell.cluster_id,
+        rack=cell.rack,
+        host_id=cell.host_id,
+        gpu_id=cell.gpu_id,
+        index=cell.index,
+    )
+
+
+def _match(one: Match) -> MatchAnswer:
+    return MatchAnswer(
+        kind=one.kind.value,
+        tenant_id=one.tenant_id,
+        name=one.name,
+        cluster_id=one.cluster_id or None,
+        host_id=one.host_id or None,
+        links=_links(one),
+    )
+
+
+def _links(one: Match) -> dict[str, str]:
+    name = quote(one.name, safe="")
+    paths = {
+        Found.CLUSTER: f"/v1/clusters/{name}",
+        Found.HOST: f"/v1/nodes/{name}/gpus",
+        Found.GPU: f"/v1/gpus/{name}",
+        Found.JOB: f"/v1/jobs/{name}/metrics",
+        Found.TEAM: f"/v1/gpus?team={name}",
+        Found.MODEL: f"/v1/models/{name}/metrics",
+    }
+    return {"self": paths[one.kind]}
