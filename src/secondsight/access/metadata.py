@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     Executable,
+    Float,
     Index,
     Integer,
     LargeBinary,
@@ -74,6 +75,23 @@ TENANT_QUOTAS = Table(
     Column("active_series", BigInteger),
     Column("new_series_per_minute", BigInteger),
     Column("weight", BigInteger),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+RETENTION = Table(
+    "retention",
+    METADATA,
+    Column("table_name", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("retention_class", Integer, primary_key=True, autoincrement=False),
+    Column("days", Float),
+    Column("changed_ms", BigInteger, nullable=False),
+)
+
+HOT_FLOORS = Table(
+    "hot_floors",
+    METADATA,
+    Column("table_name", String(ID_LENGTH_MAXIMUM), primary_key=True),
+    Column("floor_ms", BigInteger, nullable=False),
     Column("changed_ms", BigInteger, nullable=False),
 )
 

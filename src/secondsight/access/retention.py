@@ -57,7 +57,7 @@ def read_floors(metadata: Engine) -> Mapping[str, int]:
 
 
 def raise_floor(metadata: Engine, table: str, floor_ms: int, now_ms: int) -> None:
-    """Note that rows of a table before a time are to be read from the lake; a lower floor than the known one is none."""
+    """Note that rows of a table before a time are read from the lake; a lower floor than the known one is none."""
     with writing(metadata) as connection:
         values = {"floor_ms": floor_ms, "changed_ms": now_ms}
         mine = HOT_FLOORS.c.table_name == table
