@@ -1,8 +1,8 @@
 """Turn requests of Prometheus remote write, 1.0 and 2.0, into points.
 
-The common form of a series, labels and one sample, is not parsed: the sample is found by its form, and the bytes beside
-it are a key of the sender's index, in 2.0 together with the request's symbols. A key is known only when a parse of
-those bytes found labels (and in 2.0 metadata) and nothing else, so the key and a sample mean what a parse would find.
+The common form of a series, labels and samples, is not parsed: samples are found by their form, and the bytes beside
+them are a key of the sender's index, in 2.0 together with the request's symbols. A key is known only when a parse of
+those bytes found labels (and in 2.0 metadata) and nothing else, so key and samples mean what a parse would find.
 All else is parsed.
 """
 
@@ -47,16 +47,16 @@ def decode_first(body: bytes, index: Index, learn_help: Callable[[str, str], Non
         return Gathering().points()
     samples = at_ends(body, packed)
     keys = [one[:-cut] if cut else b"" for one, cut in zip(packed, samples.cuts.tolist(), strict=True)]
-    numbers = index.many(keys)
-    known = numbers >= 0
-    if known.all():
-        return points_of(numbers, samples)
-    common, odd = np.flatnonzero(known), np.flatnonzero(~known).tolist()
-    points = points_of(numbers[common], samples.chosen(common))
+    numbers = np.where(samples.cuts > 0, index.many(keys), np.int32(-1))
+    require_few(samples.owners.size)
+    points, places = points_of(numbers, samples)
+    odd = np.flatnonzero(numbers < 0).tolist()
+    if not odd:
+        return points
     reading = _Reading(index)
     for place in odd:
         reading.take_first(place, packed[place], keys[place])
-    return reading.united(points, common)
+    return reading.united(points, places)
 
 
 def decode_second(body: bytes, index: Index) -> Points:
@@ -82,14 +82,14 @@ def decode_second(body: bytes, index: Index) -> Points:
         for one, start, cut in zip(packed, starts.tolist(), samples.cuts.tolist(), strict=True)
     ]
     numbers = np.fromiter(map(table.get, keys, repeat(-1)), np.int32, len(keys))
-    common, odd = np.flatnonzero(numbers >= 0), np.flatnonzero(numbers < 0).tolist()
-    points = points_of(numbers[common], samples.chosen(common))
+    require_few(samples.owners.size)
+    points, places = points_of(numbers, samples)
     reading = _Reading(index)
-    for place in odd:
+    for place in np.flatnonzero(numbers < 0).tolist():
         number = reading.take_second(place, packed[place], symbols, keys[place])
         if number >= 0:
             table[keys[place]] = number
-    return reading.united(points, common)
+    return reading.united(points, places)
 
 
 class _Reading:
@@ -123,7 +123,7 @@ class _Reading:
             return
         series = series_of((label.name, label.value) for label in one.labels)
         series = series._replace(scope=HISTOGRAM_SCOPE) if one.histograms else series
-        is_common = key and len(one.samples) == 1 and not (one.histograms or one.exemplars)
+        is_common = key and not (one.histograms or one.exemplars)
         if is_common and self._holds_labels_alone(self._first, key):
             number = self._index.put(key, series)
         else:
@@ -151,7 +151,7 @@ class _Reading:
             series = series_of(zip(texts[::2], texts[1::2], strict=True), _text(help_text)[:HELP_CHARACTERS])
             number = self._index.put(meant, series._replace(scope=scope))
         self._take(place, number, one, None, one.created_timestamp)
-        is_common = key and len(one.samples) == 1 and not (one.histograms or one.exemplars or one.created_timestamp)
+        is_common = key and not (one.histograms or one.exemplars or one.created_timestamp)
         return self._index.get(meant) if is_common and self._holds_labels_alone(self._second, key) else -1
 
     def _parsed(self, kind: Any, packed: bytes) -> Any:
