@@ -276,6 +276,43 @@ AUDIT = Table(
     Index("audit_by_time", "time_ms"),
 )
 
+QUESTIONS = Table(
+    "questions",
+    METADATA,
+    Column("question_id", String(32), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
+    Column("tenants", Text, nullable=False),
+    Column("clusters", Text, nullable=False, server_default=""),
+    Column("channel", String(20), nullable=False),
+    Column("parent_id", String(32), nullable=False, server_default=""),
+    Column("author", Text, nullable=False, server_default=""),
+    Column("outcome", String(100), nullable=False),
+    Column("rule", String(100), nullable=False, server_default=""),
+    Column("text_sha256", String(64), nullable=False),
+    Column("generated_sha256", String(64), nullable=False, server_default=""),
+    Column("result_sha256", String(64), nullable=False, server_default=""),
+    Column("estimated_rows", BigInteger),
+    Column("read_rows", BigInteger, nullable=False, server_default="0"),
+    Column("read_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("result_rows", BigInteger, nullable=False, server_default="0"),
+    Column("milliseconds", BigInteger, nullable=False, server_default="0"),
+    Index("questions_by_time", "time_ms"),
+    Index("questions_by_subject", "subject", "time_ms"),
+    Index("questions_by_parent", "parent_id"),
+)
+
+QUESTION_TEXTS = Table(
+    "question_texts",
+    METADATA,
+    Column("question_id", String(32), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("question", Text, nullable=False, server_default=""),
+    Column("sql", Text, nullable=False, server_default=""),
+    Column("generated", Text, nullable=False, server_default=""),
+    Index("question_texts_by_time", "time_ms"),
+)
+
 EVENT_IDS = Table(
     "event_ids",
     METADATA,
