@@ -11,9 +11,9 @@ from secondsight.agent.client.connection import Answer
 from secondsight.clock import SystemClock
 from secondsight.doctor.processor import processors
 from secondsight.errors import Rejected
+from secondsight.exposition import MetricsServer
 from secondsight.log.embedded import EmbeddedConsumer, EmbeddedLogWriter
 from secondsight.log.retention import backlog
-from secondsight.process.exposition import MetricsServer
 from secondsight.process.lag import Waiting, shown
 from test_process_flow import POWER, steady
 

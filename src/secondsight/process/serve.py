@@ -7,11 +7,11 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.errors import Retryable
+from secondsight.exposition import SUFFIX, MetricsServer
 from secondsight.log.retention import enforce_retention
 from secondsight.log.topics import INGEST_TOPIC
 from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
-from secondsight.process.exposition import SUFFIX, MetricsServer
 from secondsight.process.lag import shown
 from secondsight.process.memory import memory_bytes
 from secondsight.process.opening import Log, measure_of, open_log, open_store, until_there

@@ -1,4 +1,4 @@
-"""Answer `GET /metrics` and `GET /healthz` of a processor, on a thread of its own.
+"""Answer `GET /metrics` and `GET /healthz` of a part, on a thread of its own.
 
 The address is written to a file beside the store's, as the port is free to choose.
 """
@@ -14,7 +14,7 @@ from secondsight.errors import Rejected, SecondsightError
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".metrics"
-"""Of the file in `run/` that holds a processor's address."""
+"""Of the file in `run/` that holds a part's address."""
 
 
 class MetricsServer:
