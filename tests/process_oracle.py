@@ -90,6 +90,7 @@ def _row(metrics, own, chain, members):
         "first_event_time": members[0]["event_time"],
         "last_event_time": members[-1]["event_time"],
         "interval_ms": max(row["interval_ms"] for row in members),
+        "source_rank": min(row["source_rank"] for row in members),
         **{name: {} for name in ("covered_other", "increase_other", "resets", "changes", "state_ms", "sketches")},
     }
     ids = {id(row) for row in members}

@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import cluster_oracle
 import process_oracle
 from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes, new_tenant
 from secondsight.model import Quality
@@ -66,14 +67,37 @@ class Site:
             expected = process_oracle.roll_up(metrics, raw, width_ms)
             found = {key_of(row): row for row in read(self.store, f"gpu_{level}", self.tenant, "samples > 0")}
             assert found.keys() == expected.keys(), level
+            products = products_of(self.store, self.tenant)
+            pooled = cluster_oracle.pool(metrics, copied(expected), width_ms, products)
             for key, made in expected.items():
                 compare(found[key], made, metrics)
+            rows = read(self.store, f"gpu_cluster_{level}", self.tenant, "samples > 0")
+            clusters = {cluster_key_of(row): row for row in rows}
+            assert clusters.keys() == pooled.keys(), level
+            for key, made in pooled.items():
+                compare(clusters[key], made, metrics)
+
+
+def copied(rows):
+    """Return rows that stay as they are while others are compared: comparing takes from them."""
+    return {key: dict(row) for key, row in rows.items()}
+
+
+def products_of(store, tenant):
+    sql = "SELECT entity, max(gpu_model) AS product FROM entities WHERE tenant_id = {t:String} GROUP BY entity"
+    return {row["entity"]: row["product"] for row in store.query(sql, {"t": tenant}).to_pylist()}
+
+
+def cluster_key_of(row):
+    owner = ("job_id", "workload_id", "owner_team", "model_id")
+    return (row["window_start"] * 1000, tuple(row[name] for name in owner), row["gpu_model"], row["part"])
 
 
 def compare(row, made, metrics):
     sketches = made.pop("sketches")
-    row = row | {name: dict(row[name]) for name in MAPS}
+    row = row | {name: dict(row[name]) for name in (*MAPS, "gpus_other") if name in row}
     assert {name: row[name] for name in made} == made
+    row.pop("gpu_model", None)
     members = {name for name, value in row.items() if value is not None and not isinstance(value, list)}
     named = {name for name in made if name.startswith("gpu_")} | {f"{name}_p95" for name in sketches}
     assert {name for name in members if name.startswith("gpu_")} == named
@@ -174,6 +198,7 @@ FRAME = st.fixed_dictionaries(
         "tick": TICKS,
         "interval": st.sampled_from([1000, 5000, 30_000]),
         "boot": st.sampled_from([BOOT, OTHER_BOOT, ""]),
+        "teller": st.sampled_from([("c1", "nvml"), ("c1", "nvml"), ("c2", "dcgm")]),
         "pause": st.sampled_from([0, 0, 0, 40, 4000]),
         "restart": st.booleans(),
     }
@@ -190,13 +215,15 @@ FEW = settings(
 @FEW
 @given(frames=st.lists(FRAME, min_size=5, max_size=40), facts=FACTS)
 def test_a_rollup_is_a_recomputation_from_raw(store, frames, facts):
-    """Random order, gaps, mixed cadence, late rows, boots, owners, repeats, restarts of the stage between any two."""
+    """Random order, gaps, mixed cadence, late rows, boots, owners, repeats, two tellers, restarts between any two."""
     tenant = new_tenant()
     site = Site(store, tenant)
     for number, frame in enumerate(frames):
-        rows = frame["rows"]
+        rows, (collector, source) = frame["rows"], frame["teller"]
+        told = {"collector": collector, "source": source, "spool_id": 7 if collector == "c1" else 8}
         for _ in range(1 + number % 2):
-            site.send(rows, frame["tick"], sequence=number + 1, interval_ms=frame["interval"], boot=frame["boot"])
+            about = {"sequence": number + 1, "interval_ms": frame["interval"], "boot": frame["boot"]}
+            site.send(rows, frame["tick"], **about, **told)
         site.rig.processor.step()
         site.rig.clock.move(frame["pause"])
         if frame["pause"]:

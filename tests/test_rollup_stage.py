@@ -6,7 +6,7 @@ from process_rig import CATALOG
 from secondsight.errors import Rejected, Retryable
 from secondsight.rollup.run import SEEN_SECONDS, Roller
 from secondsight.store.client import FlightStore
-from secondsight.store.coarse import others_tables
+from secondsight.store.clusters import others_tables
 from secondsight.store.serve import start_store_server
 from test_rollup import DAY_MS, ENERGY, POWER, T0, WIDTHS, Site, read
 
@@ -95,3 +95,42 @@ def test_a_store_that_was_made_anew_is_looked_at_from_its_beginning(store, tmp_p
     site.roller.step()
     assert "fewer inserts than were seen" in caplog.text
     assert len(read(store, "gpu_1h", "anew")) == 1
+
+
+def rolled(store, level, tenant):
+    """Return the rows of a resolution that have samples, by their start, without their versions."""
+    rows = read(store, f"gpu_{level}", tenant, "samples > 0")
+    return {row["window_start"]: {name: value for name, value in row.items() if name != "version"} for row in rows}
+
+
+def delete(store, table, tenant, more=""):
+    where = f"tenant_id = {{t:String}} {more}"
+    store.query(f"ALTER TABLE {table} DELETE WHERE {where} SETTINGS mutations_sync = 2", {"t": tenant})
+
+
+@pytest.mark.parametrize("gone", ["gpu_1s", "gpu_30s"])
+def test_a_window_whose_source_is_gone_is_left_as_it_is(store, gone, caplog):
+    site = Site(store, f"gone-{gone}")
+    fill(site)
+    site.settle()
+    before = {level: rolled(store, level, site.tenant) for level in (*WIDTHS, "cluster_5m", "cluster_1d")}
+    delete(store, gone, site.tenant)
+    site.send({POWER: 1, ENERGY: 1}, T0 + 1500, sequence=900, live=True)
+    site.settle()
+    assert "left as they are" in caplog.text
+    assert site.roller.left_windows
+    assert {level: rolled(store, level, site.tenant) for level in before} == before
+
+
+def test_windows_that_were_made_before_there_were_rows_of_clusters_get_them(store):
+    site = Site(store, "unpooled")
+    fill(site)
+    site.settle()
+    before = {level: rolled(store, f"cluster_{level}", site.tenant) for level in WIDTHS}
+    for level in WIDTHS:
+        delete(store, f"gpu_cluster_{level}", site.tenant)
+    delete(store, "rollups_made", site.tenant, "AND table_name LIKE '%cluster%'")
+    site.roller = Roller(store, CATALOG, site.rig.clock)
+    site.roller.step()
+    assert {level: rolled(store, f"cluster_{level}", site.tenant) for level in WIDTHS} == before
+    assert site.roller.waiting == 0

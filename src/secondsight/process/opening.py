@@ -19,7 +19,7 @@ from secondsight.process.config import ServeConfig
 from secondsight.process.lag import Waiting
 from secondsight.process.run import Processor
 from secondsight.store.clickhouse.config import ClickHouseConfig
-from secondsight.store.coarse import others_tables
+from secondsight.store.clusters import others_tables
 from secondsight.store.migrate import migrate
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,10 @@ from secondsight.catalog.metric import Metric
 from secondsight.catalog.secondary import MARK
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
-from secondsight.rollup.merge import KEY, MAPS, Key
+from secondsight.rollup.merge import KEY, Key
 from secondsight.rollup.samples import SERIES
-from secondsight.store.coarse import FINEST, Level, sketch_columns, window_bounds
+from secondsight.store.clusters import cluster_resolution
+from secondsight.store.coarse import FINEST, MAPS, Level, sketch_columns, window_bounds
 from secondsight.store.schema import member_columns, raw_table, rollup_table
 from secondsight.store.spec import quoted
 
@@ -39,6 +40,11 @@ class Work:
     def table(self) -> str:
         """Return the table that the window's rows go to."""
         return rollup_table(self.kind, self.level.name)
+
+    @property
+    def cluster_table(self) -> str:
+        """Return the table that the rows of its cluster go to, of kinds that have one."""
+        return rollup_table(self.kind, cluster_resolution(self.level.name))
 
     @property
     def source(self) -> str:
@@ -71,15 +77,54 @@ def source_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequ
     Raises:
         Retryable: The store is busy or away.
     """
+    columns = _columns(metrics, finer=work.level.source != FINEST)
+    return store.query(
+        f"SELECT {', '.join(columns)} FROM {work.source} FINAL WHERE {windows_of(work.level.source)} "  # noqa: S608 - names from the catalogue
+        f"AND host_id IN {{hosts:Array(String)}} AND samples > 0 ORDER BY {', '.join(KEY)}, window_start",
+        _parameters(work) | {"hosts": list(hosts)},
+        FINAL,
+    )
+
+
+def stored_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequence[str] | None) -> Any:
+    """Return the rows that are stored of a window, of some hosts or of all.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    among = "" if hosts is None else "AND host_id IN {hosts:Array(String)} "
+    return store.query(
+        f"SELECT {', '.join(_columns(metrics, finer=True))} FROM {work.table} FINAL "  # noqa: S608 - names from the catalogue
+        f"WHERE {windows_of(work.level.name)} {among}AND samples > 0",
+        _parameters(work) | ({} if hosts is None else {"hosts": list(hosts)}),
+        FINAL,
+    )
+
+
+def products_of(store: Store, work: Work) -> dict[str, str]:
+    """Return the product of each entity of a cluster that has one.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        "SELECT entity, max(gpu_model) AS product FROM entities WHERE tenant_id = {tenant:String} "
+        "AND cluster_id = {cluster:String} AND kind = {kind:String} AND gpu_model != '' GROUP BY entity",
+        {"tenant": work.tenant, "cluster": work.cluster, "kind": work.kind.value},
+    )
+    return {row["entity"]: row["product"] for row in rows.to_pylist()}
+
+
+def _columns(metrics: Sequence[Metric], *, finer: bool) -> list[str]:
+    """Return what rows are merged from; rows above the finest have sketches and counts of samples too."""
     own = [
         quoted(column.name)
         for metric in metrics
         for column in member_columns(metric)
         if not column.name.endswith("_p95")
     ]
-    finer = work.level.source != FINEST
     sketches = [quoted(name) for metric in metrics if keeps_sketch(metric) and finer for name in sketch_columns(metric)]
-    columns = [
+    return [
         *KEY,
         "region",
         "source_rank",
@@ -92,12 +137,6 @@ def source_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequ
         *own,
         *sketches,
     ]
-    return store.query(
-        f"SELECT {', '.join(columns)} FROM {work.source} FINAL WHERE {windows_of(work.level.source)} "  # noqa: S608 - names from the catalogue
-        f"AND host_id IN {{hosts:Array(String)}} AND samples > 0 ORDER BY {', '.join(KEY)}, window_start",
-        _parameters(work) | {"hosts": list(hosts)},
-        FINAL,
-    )
 
 
 def raw_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequence[str]) -> Any:
@@ -122,18 +161,18 @@ def raw_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequenc
     )
 
 
-def stored_counters(store: Store, work: Work) -> dict[Key, tuple[int, int]]:
-    """Return the recompute counter and the samples of each stored row of a window, empty rows included.
+def stored_counters(store: Store, table: str, key: Sequence[str], work: Work) -> dict[Key, tuple[int, int]]:
+    """Return the recompute counter and the samples of each row that a table has of a window, empty rows included.
 
     Raises:
         Retryable: The store is busy or away.
     """
     rows = store.query(
-        f"SELECT {', '.join(KEY)}, toUInt64(bitShiftRight(max(version), 32)) AS counter, "  # noqa: S608 - names of the code
-        f"argMax(samples, version) AS stored FROM {work.table} WHERE {windows_of(work.level.name)} GROUP BY ALL",
+        f"SELECT {', '.join(key)}, toUInt64(bitShiftRight(max(version), 32)) AS counter, "  # noqa: S608 - names of the code
+        f"argMax(samples, version) AS stored FROM {table} WHERE {windows_of(work.level.name)} GROUP BY ALL",
         _parameters(work),
     )
-    return {tuple(row[name] for name in KEY): (row["counter"], row["stored"]) for row in rows.to_pylist()}
+    return {tuple(row[name] for name in key): (row["counter"], row["stored"]) for row in rows.to_pylist()}
 
 
 def sketched(metrics: Sequence[Metric]) -> list[Metric]:

@@ -4,7 +4,7 @@ One row comes out per (entity, part, collector, owner). How a member merges stan
 covers is merged metric by metric, and kept where it differs from what its row covers.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,6 @@ Key = tuple[str, ...]
 
 KEY = ("host_id", "entity", "part", "collector_id", "owner_team", "job_id", "workload_id", "model_id")
 """What tells rows of one tenant, cluster and window apart; a region is what the last of them says."""
-MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms", "samples_other")
 _COLUMNS = frozenset({Holds.VALUE, Holds.WEIGHTED_SUM, Holds.INCREASE})
 _COMPUTE: Any = pc
 
@@ -50,18 +49,36 @@ class Sketches:
     weights: I64
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What rows keep of a metric.
+
+    Attributes:
+        members: Metric -> its members.
+        is_wide: Tells which of them are sums that may leave 64 bits.
+    """
+
+    members: Callable[[Metric], tuple[Member, ...]]
+    is_wide: Callable[[Metric, Member], bool]
+
+
+OVER_TIME = Rule(members, is_wide_sum)
+
+
 @dataclass(slots=True)
 class Merged:
     """Rollup rows of one window.
 
     Attributes:
-        keys: Column of `KEY`, and region -> texts.
+        key: Columns that tell rows of one tenant and cluster apart.
+        keys: Column of `key`, and region -> texts.
         plain: Columns that every row has.
         members: Column -> (values, present).
         maps: Map column -> entries.
         sketches: Metric -> sketches.
     """
 
+    key: tuple[str, ...]
     keys: dict[str, list[str]]
     plain: dict[str, Values]
     members: dict[str, tuple[Values | wide.Wide, Bools]] = field(default_factory=dict)
@@ -75,7 +92,7 @@ class Merged:
 
     def key_list(self) -> list[Key]:
         """Return the key of each row."""
-        return list(zip(*(self.keys[name] for name in KEY), strict=True))
+        return list(zip(*(self.keys[name] for name in self.key), strict=True))
 
 
 def merge_rows(source: Any, metrics: Sequence[Metric]) -> Merged:
@@ -87,25 +104,43 @@ def merge_rows(source: Any, metrics: Sequence[Metric]) -> Merged:
         metrics: Scalars of the kind.
     """
     table = source.combine_chunks()
-    starts = _starts(table)
+    starts = starts_of(table, KEY)
+    tails = pa.array(np.append(starts[1:], table.num_rows) - 1)
+    keys = texts_at(table, KEY, starts) | {"region": table["region"].take(tails).to_pylist()}
+    merged = Merged(KEY, keys, _plain(table, starts))
+    merge_metrics(merged, table, metrics, starts, OVER_TIME)
+    return merged
+
+
+def merge_metrics(merged: Merged, table: Any, metrics: Sequence[Metric], starts: Rows, rule: Rule) -> dict[str, Bools]:
+    """Fill in what merged rows have of each metric, and return which source rows have it.
+
+    Args:
+        merged: Rows whose keys and plain columns are there.
+        table: Their source in one chunk, sorted by their key.
+        metrics: Scalars of the kind.
+        starts: Where the source rows of each merged row begin.
+        rule: What is kept.
+    """
     group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, table.num_rows)))
-    heads, tails = pa.array(starts), pa.array(np.append(starts[1:], table.num_rows) - 1)
-    keys = {name: table[name].take(heads).to_pylist() for name in KEY} | {
-        "region": table["region"].take(tails).to_pylist()
-    }
-    merged = Merged(keys, _plain(table, starts))
-    presence = {metric.name: _present(table[f"{metric.name}_last"]) for metric in metrics if members(metric)}
-    presence = {name: there for name, there in presence.items() if there.any()}
+    presence = presence_of(table, metrics)
     known = [metric for metric in metrics if metric.name in presence]
     for metric in known:
-        _members(merged, table, metric, starts)
+        _members(merged, table, metric, starts, rule)
     _coverage(merged, table, known, presence, group)
     for name in ("resets", "changes", "state_ms"):
         merged.maps[name] = _summed(entries_of(table[name]), group)
     for metric in known:
         if keeps_sketch(metric) and sketch_columns(metric)[0] in table.column_names:
             merged.sketches[metric.name] = _sketch(table, metric, group, starts.size)
-    return merged
+    return presence
+
+
+def presence_of(table: Any, metrics: Sequence[Metric]) -> dict[str, Bools]:
+    """Return which rows have each metric that some row has; each has a last value there."""
+    names = [metric.name for metric in metrics if f"{metric.name}_last" in table.column_names]
+    found = {name: _present(table[f"{name}_last"]) for name in names}
+    return {name: there for name, there in found.items() if there.any()}
 
 
 def entries_of(column: Any) -> Entries:
@@ -118,11 +153,11 @@ def entries_of(column: Any) -> Entries:
     return Entries(rows, array.keys.to_pylist()[span], numbers)
 
 
-def _starts(table: Any) -> Rows:
-    """Return where the rows of each key begin."""
+def starts_of(table: Any, key: Sequence[str]) -> Rows:
+    """Return where the rows of each key begin in a table that is sorted by it."""
     differs = np.zeros(table.num_rows, np.bool_)
     differs[0] = True
-    for name in KEY:
+    for name in key:
         column = table[name].combine_chunks()
         differs[1:] |= np.asarray(
             _COMPUTE.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False),
@@ -131,26 +166,38 @@ def _starts(table: Any) -> Rows:
     return np.flatnonzero(differs)
 
 
+def texts_at(table: Any, names: Sequence[str], rows: Rows) -> dict[str, list[str]]:
+    """Return some text columns of some rows."""
+    places = pa.array(rows)
+    return {name: table[name].take(places).to_pylist() for name in names}
+
+
+def numbers_of(table: Any, name: str) -> I64:
+    """Return a column of integers, none of which is absent."""
+    return np.asarray(table[name].to_numpy()).astype(np.int64)
+
+
 def _plain(table: Any, starts: Rows) -> dict[str, Values]:
     return {
-        "source_rank": np.minimum.reduceat(_numbers(table, "source_rank"), starts).astype(np.uint8),
-        "first_event_time": np.minimum.reduceat(_numbers(table, "first_ms"), starts),
-        "last_event_time": np.maximum.reduceat(_numbers(table, "last_ms"), starts),
-        "interval_ms": np.maximum.reduceat(_numbers(table, "interval_ms"), starts).astype(np.uint32),
-        "samples": np.add.reduceat(_numbers(table, "samples"), starts).astype(np.uint32),
-        "covered_ms": np.add.reduceat(_numbers(table, "covered_ms"), starts).astype(np.uint32),
+        "source_rank": np.minimum.reduceat(numbers_of(table, "source_rank"), starts).astype(np.uint8),
+        "first_event_time": np.minimum.reduceat(numbers_of(table, "first_ms"), starts),
+        "last_event_time": np.maximum.reduceat(numbers_of(table, "last_ms"), starts),
+        "interval_ms": np.maximum.reduceat(numbers_of(table, "interval_ms"), starts).astype(np.uint32),
+        "samples": np.add.reduceat(numbers_of(table, "samples"), starts).astype(np.uint32),
+        "covered_ms": np.add.reduceat(numbers_of(table, "covered_ms"), starts).astype(np.uint32),
     }
 
 
-def _members(merged: Merged, table: Any, metric: Metric, starts: Rows) -> None:
-    for member in members(metric):
+def _members(merged: Merged, table: Any, metric: Metric, starts: Rows, rule: Rule) -> None:
+    for member in rule.members(metric):
         name = member.column(metric)
         if member.holds in _COLUMNS and member.merge is not Merge.NONE and name in table.column_names:
-            merged.members[name] = _member(table[name], metric, member, starts)
+            merged.members[name] = _member(table[name], member, starts, may_leave=rule.is_wide(metric, member))
 
 
-def _member(column: Any, metric: Metric, member: Member, starts: Rows) -> tuple[Values | wide.Wide, Bools]:
-    if is_wide_sum(metric, member):
+def _member(column: Any, member: Member, starts: Rows, *, may_leave: bool) -> tuple[Values | wide.Wide, Bools]:
+    """Return one member of merged rows; `may_leave` tells of a sum that may leave 64 bits."""
+    if may_leave:
         is_wide = column.type == wide.TYPE
         total, present = wide.of_arrow(column) if is_wide else _widened(column)
         return wide.add_by(total, starts), np.logical_or.reduceat(present, starts)
@@ -180,7 +227,7 @@ def _coverage(
     merged: Merged, table: Any, metrics: Sequence[Metric], presence: Mapping[str, Bools], group: Rows
 ) -> None:
     """Merge what each metric covers, counts and spans; keep what differs from its row."""
-    covered, samples = _numbers(table, "covered_ms"), _numbers(table, "samples")
+    covered, samples = numbers_of(table, "covered_ms"), numbers_of(table, "samples")
     paired = {
         metric.name: _present(table[f"{metric.name}_increase"])
         for metric in metrics
@@ -219,7 +266,7 @@ def _slots(table: Any) -> dict[str, tuple[Rows, I64]]:
     """Return the samples of metrics that are not those of their row; rows of 30 s say it by what they cover."""
     if "samples_other" in table.column_names:
         return _by_key(table, "samples_other")
-    interval = np.maximum(_numbers(table, "interval_ms"), 1)
+    interval = np.maximum(numbers_of(table, "interval_ms"), 1)
     return {
         name: (rows, np.floor(covered / interval[rows] + 0.5).astype(np.int64))
         for name, (rows, covered) in _by_key(table, "covered_other").items()
@@ -290,10 +337,6 @@ def _nullable(column: Any) -> tuple[Values, Bools]:
 
 def _present(column: Any) -> Bools:
     return np.asarray(column.is_valid().to_numpy(), np.bool_)
-
-
-def _numbers(table: Any, name: str) -> I64:
-    return np.asarray(table[name].to_numpy()).astype(np.int64)
 
 
 def _greatest(dtype: "np.dtype[Any]") -> Any:

@@ -1,7 +1,7 @@
 """Turn merged rollups into rows of a table: a percentile beside each sketch, maps, and versions.
 
-A version is (recompute counter of the row, covered milliseconds). A row without samples takes the place of one that is
-no longer true.
+A version is (recompute counter of the row, covered milliseconds, or seconds where these are many). A row without
+samples takes the place of one that is no longer true.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from secondsight.catalog.members import P95
 from secondsight.catalog.metric import Metric
 from secondsight.rollup import wide
-from secondsight.rollup.merge import KEY, MAPS, Entries, Key, Merged, Sketches
+from secondsight.rollup.merge import Entries, Key, Merged, Sketches
 from secondsight.rollup.sketch import figures_of, quantile_bins
 from secondsight.rollup.watch import Place
 from secondsight.store.coarse import sketch_columns
@@ -22,6 +22,7 @@ from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, Nullable
 from secondsight.store.spec import TableSpec
 
 PERCENT = 95
+_COUNTED = ("source_rank", "interval_ms", "gpus", "hosts", "samples", "covered_ms", "expected_ms")
 Values = NDArray[Any]
 
 
@@ -40,15 +41,16 @@ def rollup_rows(
     """
     counter = np.array([counters.get(key, -1) + 1 for key in merged.key_list()], np.uint64)
     columns = _key_columns(place, start_ms, merged.keys, merged.size) | merged.plain
-    columns["version"] = counter << np.uint64(32) | merged.plain["covered_ms"].astype(np.uint64)
+    columns["version"] = counter << np.uint64(32) | _fullness(merged.plain["covered_ms"])
+    types = {column.name: column.type for column in spec.columns}
     sums = {name: value for name, value in merged.members.items() if isinstance(value[0], wide.Wide)}
     for name, (values, present) in merged.members.items():
         if not isinstance(values, wide.Wide):
             columns[name] = NullableColumn(values, present)
     for metric in metrics:
         if metric.name in merged.sketches:
-            columns |= _sketch_columns(metric, merged.sketches[metric.name], merged)
-    columns |= {name: _map(merged.maps[name]) for name in MAPS}
+            columns |= _sketch_columns(metric, merged.sketches[metric.name], merged, types)
+    columns |= {name: _map(entries, types[name]) for name, entries in merged.maps.items()}
     table = arrow_table(spec, columns)
     for name, (total, present) in sums.items():
         if isinstance(total, wide.Wide):
@@ -56,26 +58,25 @@ def rollup_rows(
     return table
 
 
-def empty_rows(spec: TableSpec, place: Place, start_ms: int, counters: Mapping[Key, int]) -> Any:
+def empty_rows(spec: TableSpec, place: Place, start_ms: int, key: Sequence[str], counters: Mapping[Key, int]) -> Any:
     """Return rows without samples in the place of stored ones.
 
     Args:
         spec: The table.
         place: Whose rows.
         start_ms: Start of the window.
+        key: Columns that tell rows of one tenant, cluster and window apart.
         counters: Key of each row that goes -> its recompute counter.
     """
     rows = len(counters)
-    keys = {name: [key[place] for key in counters] for place, name in enumerate(KEY)} | {"region": [""] * rows}
+    keys = {name: [texts[place] for texts in counters] for place, name in enumerate(key)}
     moment = np.full(rows, start_ms, np.int64)
-    zeros = np.zeros(rows, np.uint32)
-    columns = _key_columns(place, start_ms, keys, rows) | {
-        "source_rank": np.zeros(rows, np.uint8),
+    types = {column.name: column.type for column in spec.columns}
+    zeros = {name: np.zeros(rows, getattr(np, types[name].lower())) for name in _COUNTED if name in types}
+    columns = _key_columns(place, start_ms, keys | {"region": keys.get("region", [""] * rows)}, rows) | zeros
+    columns |= {
         "first_event_time": moment,
         "last_event_time": moment,
-        "interval_ms": zeros,
-        "samples": zeros,
-        "covered_ms": zeros,
         "version": np.array([counter + 1 for counter in counters.values()], np.uint64) << np.uint64(32),
     }
     return arrow_table(spec, columns)
@@ -91,13 +92,36 @@ def _key_columns(place: Place, start_ms: int, keys: Mapping[str, list[str]], row
     return columns
 
 
-def _sketch_columns(metric: Metric, sketches: Sketches, merged: Merged) -> dict[str, ColumnValues]:
+def joined_rows(tables: Sequence[Any]) -> Any:
+    """Return tables of rows as one; lists that a table lacks are empty in it, other columns absent."""
+    lists = {field.name: field.type for table in tables for field in table.schema if pa.types.is_list(field.type)}
+    filled = []
+    for table in tables:
+        lacking = [name for name in lists if name not in table.column_names]
+        for name in lacking:
+            table = table.append_column(name, pa.array([[]] * table.num_rows, lists[name]))
+        filled.append(table)
+    return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def _fullness(covered_ms: Values) -> NDArray[np.uint64]:
+    """Return what of a version grows with the time covered, in 32 bits."""
+    covered = covered_ms.astype(np.uint64)
+    if covered_ms.dtype == np.uint32:
+        return covered
+    seconds: NDArray[np.uint64] = np.minimum(covered // np.uint64(1000), np.uint64(0xFFFFFFFF))
+    return seconds
+
+
+def _sketch_columns(
+    metric: Metric, sketches: Sketches, merged: Merged, types: Mapping[str, str]
+) -> dict[str, ColumnValues]:
     bins, weights = sketch_columns(metric)
     figure, known = quantile_bins(sketches.offsets, sketches.bins, sketches.weights, PERCENT)
     bounds = [merged.members[f"{metric.name}_{suffix}"][0] for suffix in ("min", "max")]
     return {
         bins: ListColumn(sketches.offsets, sketches.bins),
-        weights: ListColumn(sketches.offsets, sketches.weights.astype(np.uint32)),
+        weights: ListColumn(sketches.offsets, sketches.weights.astype(_unsigned(types[weights]))),
         P95.column(metric): NullableColumn(_within(figures_of(figure), bounds), known),
     }
 
@@ -112,11 +136,16 @@ def _within(figures: NDArray[np.float64], bounds: Sequence[Any]) -> Values:
     return clipped
 
 
-def _map(entries: Entries) -> MapColumn:
+def _unsigned(type_: str) -> Any:
+    """Return the numpy type of the numbers in a column of lists or maps."""
+    return np.uint64 if "UInt64" in type_ else np.uint32
+
+
+def _map(entries: Entries, type_: str) -> MapColumn:
     codes = pa.array(entries.keys, pa.string()).dictionary_encode()
     return MapColumn(
         entries.rows,
         np.asarray(codes.indices.to_numpy()),
         codes.dictionary.to_pylist(),
-        entries.numbers.astype(np.uint32),
+        entries.numbers.astype(_unsigned(type_)),
     )

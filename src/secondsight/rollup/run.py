@@ -1,19 +1,19 @@
 """Keep rollups of 5 min, 1 h and 1 d equal to what they are made of: a stage of its own beside the processor.
 
 A window is made when it has ended and its source has been quiet for a moment, and again whenever its source changes:
-late rows, restamped owners, backfills. Rows are written first and then what they were made of, so that a crash between
-the two makes the window once more, with the same figures. What was found is forgotten in a crash, and found again, as
-only inserts whose windows are all made count as seen.
+late rows, restamped owners, backfills. The rows of its cluster are made with it. Rows are written first and then what
+they were made of, so that a crash between the two makes the window once more, with the same figures. What was found is
+forgotten in a crash, and found again, as only inserts whose windows are all made count as seen.
 """
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
@@ -21,17 +21,21 @@ from secondsight.contracts import Store
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.model import EntityKind
 from secondsight.rollup.load import Work
-from secondsight.rollup.make import make_window
+from secondsight.rollup.make import Made, make_window, pool_window
+from secondsight.rollup.rows import joined_rows
 from secondsight.rollup.through import Lane, Through, keep_through
 from secondsight.rollup.watch import (
     Mark,
+    Note,
     Place,
     changed_windows,
     made_marks,
     newest_blocks,
     source_marks,
+    unpooled_windows,
     written_through,
 )
+from secondsight.store.clusters import CLUSTER_KINDS
 from secondsight.store.coarse import LEVELS
 from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import rollup_table, tables
@@ -49,6 +53,7 @@ STEP_SECONDS = 2.0
 PAUSE_SECONDS = 10.0
 INSERT_ROWS = 50_000
 WINDOWS_AT_ONCE = 200
+POOLED_AT_ONCE = 50
 
 _NOTHING = Mark(0, 0)
 
@@ -69,6 +74,25 @@ class _Change:
     is_new: bool
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Rows that wait to be written, by table, and the windows that they are all of."""
+
+    rows: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    done: list[Work] = field(default_factory=list)
+
+    def add(self, work: Work, made: Made) -> None:
+        """Take in the rows of a window."""
+        for table, rows in made.rows.items():
+            self.rows[table] += rows
+        self.done.append(work)
+
+    @property
+    def row_count(self) -> int:
+        """Return the number of rows that wait."""
+        return sum(each.num_rows for rows in self.rows.values() for each in rows)
+
+
 class Roller:
     """Makes rollups in one store, whose tables exist. For one thread, and one process a store."""
 
@@ -83,12 +107,14 @@ class Roller:
         self._kept: dict[Lane, int] = {}
         self._kept_version = 0
         self._through = Through()
+        self._unpooled: dict[Work, Note] = {}
         self._kept_at = clock.monotonic_seconds()
+        self.left_windows = 0
 
     @property
     def waiting(self) -> int:
         """Return how many windows changed and are not made yet."""
-        return sum(map(len, self._changes.values()))
+        return sum(map(len, self._changes.values())) + len(self._unpooled)
 
     def run(self, stop: threading.Event) -> None:
         """Make what becomes due until told to stop."""
@@ -109,6 +135,7 @@ class Roller:
         """
         if self._seen is None:
             self._kept = self._load_seen()
+            self._unpooled = self._load_unpooled()
             self._seen = dict(self._kept)
         made, written = 0, written_through(self._store)
         for level in LEVELS:
@@ -116,6 +143,7 @@ class Roller:
             for kind in EntityKind:
                 self._look((kind, level), self._seen, newest)
                 made += self._make_due((kind, level), stop)
+        made += self._pool_some()
         if self._clock.monotonic_seconds() - self._kept_at >= SEEN_SECONDS:
             self._keep(self._seen, written)
         return made
@@ -171,27 +199,52 @@ class Roller:
         marks, made = source_marks(self._store, works), made_marks(self._store, works)
         stale = [work for work in works if marks.get(work, _NOTHING) != made.get(work, (None, 0))[0]]
         notes = {work: (marks.get(work, _NOTHING), made[work][1] + 1 if work in made else 1) for work in stale}
-        waiting: list[Any] = []
-        done: list[Work] = []
+        batch = _Batch()
         made_now: set[Work] = set()
         for work in stale:
             try:
-                waiting += make_window(self._store, self._catalog, self._specs[work.table], work)
-                done.append(work)
+                found = make_window(self._store, self._catalog, self._specs, work)
+                self._tell_left(work, found)
+                batch.add(work, found)
                 made_now.add(work)
             except Retryable:
-                self._write(works[0].table, waiting, done, notes)
+                self._write(batch, notes)
                 raise
             except (SecondsightError, ValueError, LookupError, ArithmeticError) as error:
                 self._put_off(lane, work, error)
-            if sum(table.num_rows for table in waiting) >= INSERT_ROWS:
-                self._write(work.table, waiting, done, notes)
-                waiting, done = [], []
-        self._write(works[0].table, waiting, done, notes)
+            if batch.row_count >= INSERT_ROWS:
+                self._write(batch, notes)
+                batch = _Batch()
+        self._write(batch, notes)
         for work in works:
             if work not in notes or work in made_now:
                 self._changes[lane].pop(work, None)
         return len(made_now)
+
+    def _pool_some(self) -> int:
+        """Make cluster rows of windows that were made when there were none; return of how many windows."""
+        works = sorted(self._unpooled, key=lambda work: -work.start_ms)[:POOLED_AT_ONCE]
+        batch = _Batch()
+        for work in works:
+            batch.add(work, pool_window(self._store, self._catalog, self._specs, work))
+        self._insert(batch)
+        self._note([(work.cluster_table, work, self._unpooled[work]) for work in works])
+        for work in works:
+            del self._unpooled[work]
+        return len(works)
+
+    def _tell_left(self, work: Work, made: Made) -> None:
+        if not made.left:
+            return
+        self.left_windows += 1
+        logger.warning(
+            "%s of cluster %s at %d s: rows of %d hosts are left as they are, for less is stored of what they were"
+            " made of; rows that came late for them are in finer tables alone",
+            work.table,
+            work.cluster,
+            work.start_ms // 1000,
+            len(made.left),
+        )
 
     def _put_off(self, lane: Lane, work: Work, error: Exception) -> None:
         logger.error(
@@ -205,22 +258,43 @@ class Roller:
         change = self._changes[lane][work]
         change.first_seconds = change.last_seconds = self._clock.monotonic_seconds() + AGAIN_SECONDS
 
-    def _write(self, table: str, rows: list[Any], works: list[Work], notes: Mapping[Work, tuple[Mark, int]]) -> None:
-        if rows:
-            self._store.insert(table, _joined(rows))
-        if works:
-            found = [notes[work][0] for work in works]
-            columns: dict[str, ColumnValues] = {
-                "table_name": [table] * len(works),
-                "tenant_id": [work.tenant for work in works],
-                "cluster_id": [work.cluster for work in works],
-                "window_start": np.array([work.start_ms // 1000 for work in works], np.int64),
-                "source_rows": np.array([mark.rows for mark in found], np.uint64),
-                "source_version": np.array([mark.version for mark in found], np.uint64),
-                "made_at": np.full(len(works), self._clock.now_ms(), np.int64),
-                "version": np.array([notes[work][1] for work in works], np.uint64),
-            }
-            self._store.insert("rollups_made", arrow_table(self._specs["rollups_made"], columns))
+    def _write(self, batch: _Batch, notes: Mapping[Work, Note]) -> None:
+        self._insert(batch)
+        of_entities = [(work.table, work, notes[work]) for work in batch.done]
+        of_clusters = [(work.cluster_table, work, notes[work]) for work in batch.done if work.kind in CLUSTER_KINDS]
+        self._note([*of_entities, *of_clusters])
+
+    def _insert(self, batch: _Batch) -> None:
+        for table, rows in batch.rows.items():
+            if rows:
+                self._store.insert(table, joined_rows(rows))
+
+    def _note(self, notes: Sequence[tuple[str, Work, Note]]) -> None:
+        """Write what windows were made of."""
+        if not notes:
+            return
+        columns: dict[str, ColumnValues] = {
+            "table_name": [table for table, _, _ in notes],
+            "tenant_id": [work.tenant for _, work, _ in notes],
+            "cluster_id": [work.cluster for _, work, _ in notes],
+            "window_start": np.array([work.start_ms // 1000 for _, work, _ in notes], np.int64),
+            "source_rows": np.array([mark.rows for _, _, (mark, _) in notes], np.uint64),
+            "source_version": np.array([mark.version for _, _, (mark, _) in notes], np.uint64),
+            "made_at": np.full(len(notes), self._clock.now_ms(), np.int64),
+            "version": np.array([version for _, _, (_, version) in notes], np.uint64),
+        }
+        self._store.insert("rollups_made", arrow_table(self._specs["rollups_made"], columns))
+
+    def _load_unpooled(self) -> dict[Work, Note]:
+        """Return the windows that were made before there were rows of clusters."""
+        found: dict[Work, Note] = {}
+        for level in LEVELS:
+            for kind in CLUSTER_KINDS:
+                for window, note in unpooled_windows(self._store, kind, level):
+                    work = Work(kind, level, window.tenant, window.cluster, window.start_ms)
+                    self._through.meet(work)
+                    found[work] = note
+        return found
 
     def _load_seen(self) -> dict[Lane, int]:
         rows = self._store.query("SELECT table_name, block, version FROM rollups_seen FINAL").to_pylist()
@@ -236,7 +310,7 @@ class Roller:
         """Note up to when all windows are made, and which inserts have all their windows made."""
         self._kept_version += 1
         lacking = [work for changes in self._changes.values() for work, change in changes.items() if change.is_new]
-        ends = self._through.ends(self._clock.now_ms(), written, lacking, WAIT_MS)
+        ends = self._through.ends(self._clock.now_ms(), written, lacking, self._unpooled, WAIT_MS)
         keep_through(self._store, self._specs["rollups_through"], ends, self._kept_version)
         settled = {lane: min([seen[lane], *_bases(self._changes[lane].values())]) for lane in self._lanes}
         changed = [lane for lane in self._lanes if settled[lane] != self._kept.get(lane)]
@@ -254,15 +328,3 @@ class Roller:
 
 def _bases(changes: Iterable[_Change]) -> Iterable[int]:
     return (change.before for change in changes)
-
-
-def _joined(rows: list[Any]) -> Any:
-    """Return tables as one; lists that a table lacks are empty in it, other columns absent."""
-    lists = {field.name: field.type for table in rows for field in table.schema if pa.types.is_list(field.type)}
-    filled = []
-    for table in rows:
-        for name, type_ in lists.items():
-            if name not in table.column_names:
-                table = table.append_column(name, pa.array([[]] * table.num_rows, type_))
-        filled.append(table)
-    return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")

@@ -14,6 +14,7 @@ from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.rollup.load import Work
 from secondsight.rollup.watch import Place
+from secondsight.store.clusters import CLUSTER_KINDS, cluster_resolution
 from secondsight.store.coarse import LEVELS, Level
 from secondsight.store.rows import ColumnValues, arrow_table
 from secondsight.store.schema import rollup_table
@@ -38,7 +39,12 @@ class Through:
         self._places[work.table].add((work.tenant, work.cluster))
 
     def ends(
-        self, now_ms: int, written: Mapping[Place, int], lacking: Iterable[Work], wait_ms: Mapping[str, int]
+        self,
+        now_ms: int,
+        written: Mapping[Place, int],
+        lacking: Iterable[Work],
+        unpooled: Iterable[Work],
+        wait_ms: Mapping[str, int],
     ) -> dict[tuple[str, Place], int]:
         """Return (table, cluster) -> the end of the last window before which none is lacking, in ms.
 
@@ -46,12 +52,11 @@ class Through:
             now_ms: Wall time.
             written: Up to when rollups of 30 s are written.
             lacking: Windows that changed and were never made.
+            unpooled: Windows whose cluster rows were never made.
             wait_ms: Resolution -> how long its windows wait after their end.
         """
-        first: dict[tuple[str, Place], int] = {}
-        for work in lacking:
-            key = (work.table, (work.tenant, work.cluster))
-            first[key] = min(first.get(key, work.start_ms), work.start_ms)
+        first = _firsts((work.table, work) for work in lacking)
+        unmade = _firsts((work.cluster_table, work) for work in unpooled)
         found: dict[tuple[str, Place], int] = {}
         for level in LEVELS:
             for kind in EntityKind:
@@ -60,7 +65,19 @@ class Through:
                     known = found.get((source, place), written.get(place, now_ms))
                     end_ms = min(now_ms - wait_ms[level.name], known, first.get((table, place), now_ms))
                     found[table, place] = max(end_ms, 0) // level.width_ms * level.width_ms
+                    if kind in CLUSTER_KINDS:
+                        pooled = rollup_table(kind, cluster_resolution(level.name))
+                        found[pooled, place] = min(found[table, place], unmade.get((pooled, place), now_ms))
         return found
+
+
+def _firsts(works: Iterable[tuple[str, Work]]) -> dict[tuple[str, Place], int]:
+    """Return (table, cluster) -> the start of the first of some windows, in ms."""
+    first: dict[tuple[str, Place], int] = {}
+    for table, work in works:
+        key = (table, (work.tenant, work.cluster))
+        first[key] = min(first.get(key, work.start_ms), work.start_ms)
+    return first
 
 
 def keep_through(store: Store, spec: TableSpec, ends: Mapping[tuple[str, Place], int], version: int) -> None:

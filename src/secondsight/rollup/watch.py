@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from secondsight.contracts import Store
+from secondsight.model import EntityKind
 from secondsight.rollup.load import FINAL, Work, windows_of
+from secondsight.store.clusters import cluster_resolution
+from secondsight.store.coarse import Level
+from secondsight.store.schema import rollup_table
 
 AT_ONCE = 500
 Place = tuple[str, str]
@@ -25,6 +29,10 @@ class Mark:
 
     rows: int
     version: int
+
+
+Note = tuple[Mark, int]
+"""What a window was made of, and how often it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +116,13 @@ def source_marks(store: Store, works: Sequence[Work]) -> dict[Work, Mark]:
     return found
 
 
-def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, tuple[Mark, int]]:
+def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, Note]:
     """Return what the source rows of windows of one table said when they were made, and how often they were.
 
     Raises:
         Retryable: The store is busy or away.
     """
-    found: dict[Work, tuple[Mark, int]] = {}
+    found: dict[Work, Note] = {}
     for some in _of_one_cluster(works):
         rows = store.query(
             "SELECT toInt64(toUnixTimestamp(window_start)) AS start, source_rows, source_version, version "
@@ -129,6 +137,28 @@ def made_marks(store: Store, works: Sequence[Work]) -> dict[Work, tuple[Mark, in
         }
         found |= {each: marks[each.start_ms] for each in some if each.start_ms in marks}
     return found
+
+
+def unpooled_windows(store: Store, kind: EntityKind, level: Level) -> list[tuple[Window, Note]]:
+    """Return the windows that were made of entities and not of their clusters, and what they were made of.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    key = "tenant_id, cluster_id, window_start"
+    rows = store.query(
+        f"SELECT tenant_id, cluster_id, toInt64(toUnixTimestamp(window_start)) AS start, source_rows, source_version, "  # noqa: S608 - names of the code
+        "version FROM rollups_made FINAL WHERE table_name = {table:String} "
+        f"AND ({key}) NOT IN (SELECT {key} FROM rollups_made WHERE table_name = {{pooled:String}})",
+        {"table": rollup_table(kind, level.name), "pooled": rollup_table(kind, cluster_resolution(level.name))},
+    )
+    return [
+        (
+            Window(row["tenant_id"], row["cluster_id"], row["start"] * 1000),
+            (Mark(row["source_rows"], row["source_version"]), row["version"]),
+        )
+        for row in rows.to_pylist()
+    ]
 
 
 def _of_one_cluster(works: Iterable[Work]) -> Iterator[list[Work]]:

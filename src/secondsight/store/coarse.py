@@ -16,6 +16,8 @@ from secondsight.store.spec import ColumnSpec, TableSpec
 
 FINEST = "30s"
 """Resolution of the rollups that all others are merged of; the ledger has windows of it too."""
+MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms", "samples_other")
+"""Columns by metric of what is mostly that of the row, or 0."""
 WIDE_SUM = "Decimal(38, 0)"
 BINS_CODEC = "Delta,ZSTD(1)"
 WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
@@ -91,12 +93,6 @@ def coarse_table(
         (f"{level.partition}(window_start)", "retention_class"),
         WIDE_SETTINGS,
     )
-
-
-def others_tables() -> frozenset[str]:
-    """Return the tables that the stage of rollups writes."""
-    made = (spec.name for spec in made_tables())
-    return frozenset([*made, *(f"{kind.value}_{level.name}" for kind in EntityKind for level in LEVELS)])
 
 
 def made_tables() -> tuple[TableSpec, ...]:

@@ -11,6 +11,7 @@ from typing import Protocol
 from secondsight.catalog.members import Holds, Member, members
 from secondsight.catalog.metric import DTYPES, Metric
 from secondsight.model import EntityKind
+from secondsight.store.clusters import CLUSTER_KINDS, cluster_table
 from secondsight.store.coarse import FINEST, LEVELS, Level, coarse_table, made_tables
 from secondsight.store.codecs import NOISE, codec_of
 from secondsight.store.deployment import EMBEDDED, Deployment
@@ -50,11 +51,12 @@ def rollup_table(kind: EntityKind, resolution: str = FINEST) -> str:
 
 
 def tables(catalog: Scalars) -> tuple[TableSpec, ...]:
-    """Return every table of the hot store: raw and rollups of each kind, then the fixed ones."""
+    """Return every table of the hot store: raw and rollups of each kind, those of clusters, then the fixed ones."""
     raws = tuple(_raw(kind, catalog.scalars(kind)) for kind in EntityKind)
     rollups = tuple(_rollup(kind, catalog.scalars(kind)) for kind in EntityKind)
     coarse = tuple(_coarse(kind, level, catalog.scalars(kind)) for level in LEVELS for kind in EntityKind)
-    return (*raws, *rollups, *coarse, *fixed_tables(), *made_tables())
+    pooled = tuple(cluster_table(kind, level, catalog.scalars(kind)) for level in LEVELS for kind in CLUSTER_KINDS)
+    return (*raws, *rollups, *coarse, *pooled, *fixed_tables(), *made_tables())
 
 
 def table(catalog: Scalars, name: str) -> TableSpec:

@@ -1245,6 +1245,246 @@ PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), host_id, entity, part, window_start, collector_id, owner_team, job_id, workload_id, model_id)
 SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
 
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_5m` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `gpus` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `gpus_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `a_ratio_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt64) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `e_seconds_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_5m` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `hosts` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `hosts_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1h` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `gpus` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `gpus_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `a_ratio_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt64) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `e_seconds_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1h` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `hosts` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `hosts_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYYYYMM(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1d` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `gpus` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `gpus_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8,
+  `a_ratio_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_p95` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `a_ratio_bins` Array(Int16) CODEC(Delta,ZSTD(1)),
+  `a_ratio_weights` Array(UInt64) CODEC(GCD,T64,ZSTD(1)),
+  `b_watts_sum` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `b_watts_min` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `b_watts_max` Nullable(Int32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
+  `d_bytes_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `e_seconds_total_increase` Nullable(Decimal(38, 0)) CODEC(ZSTD(1)),
+  `g_loss_sum` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_min` Nullable(Float64) CODEC(ZSTD(1)),
+  `g_loss_max` Nullable(Float64) CODEC(ZSTD(1))
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
+CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1d` (
+  `tenant_id` LowCardinality(String),
+  `cluster_id` LowCardinality(String),
+  `region` LowCardinality(String),
+  `job_id` LowCardinality(String),
+  `workload_id` LowCardinality(String),
+  `owner_team` LowCardinality(String),
+  `model_id` LowCardinality(String),
+  `gpu_model` LowCardinality(String),
+  `part` LowCardinality(String),
+  `window_start` DateTime('UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `first_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `last_event_time` DateTime64(3, 'UTC') CODEC(DoubleDelta,ZSTD(1)),
+  `interval_ms` UInt32 CODEC(Delta,ZSTD(1)),
+  `hosts` UInt32 CODEC(Delta,ZSTD(1)),
+  `samples` UInt64 CODEC(Delta,ZSTD(1)),
+  `covered_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `expected_ms` UInt64 CODEC(Delta,ZSTD(1)),
+  `hosts_other` Map(LowCardinality(String), UInt64),
+  `covered_other` Map(LowCardinality(String), UInt64),
+  `increase_other` Map(LowCardinality(String), UInt64),
+  `resets` Map(LowCardinality(String), UInt64),
+  `changes` Map(LowCardinality(String), UInt64),
+  `state_ms` Map(LowCardinality(String), UInt64),
+  `samples_other` Map(LowCardinality(String), UInt64),
+  `version` UInt64,
+  `retention_class` UInt8
+)
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY (toYear(window_start), retention_class)
+ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+
 CREATE TABLE IF NOT EXISTS `secondsight`.`histograms_1s` (
   `tenant_id` LowCardinality(String),
   `region` LowCardinality(String),
