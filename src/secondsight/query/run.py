@@ -3,6 +3,7 @@
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -19,6 +20,8 @@ from secondsight.contracts import Store
 from secondsight.model import Quality
 from secondsight.query.aggregates import is_scaled, unit_of
 from secondsight.query.answer import Answer, Series, cut_series, named_labels
+from secondsight.query.cold import ColdTier, Read
+from secondsight.query.cold_plans import Tiers, cuts_of, read_tiers
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
     Coverage,
@@ -80,12 +83,18 @@ class QueryRunner:
     """Answers requests from one store; safe from several threads, blocks while it reads."""
 
     def __init__(
-        self, store: Store, clock: Clock, inventory: Inventory | None = None, gaps: GapReader | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        inventory: Inventory | None = None,
+        gaps: GapReader | None = None,
+        cold: ColdTier | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self.inventory = inventory or Inventory(store, clock)
         self._gaps = gaps or GapReader(self.inventory, clock, lambda _scope, _span: ())
+        self._cold = cold
         self._unsteady: dict[Hashable, float] = {}
 
     def run(self, query: MetricQuery, scope: Scope, best: Best | None = None) -> Answer:
@@ -112,17 +121,19 @@ class QueryRunner:
         coarse = self.inventory.coarse_through(kind, expected, scope)
         situation = replace(situation_of(expected, progress, now_ms), rewrites=rewrites, coarse_through_ms=coarse)
         plans = [plan_series(query, selected, situation) for selected in query.selected]
-        found = self._read(plans, situation, scope)
+        tiers = Tiers()
+        found = self._read_tiers(plans, situation, scope, tiers)
         parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
         stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
         delivered = {name: _stretches(expected, name, plans[0], stretches) for name in by_metric}
         coverage = self._covered(by_metric, delivered, scope)
         answer = _assembled(query, parts, progress, now_ms, coverage)
+        answer = replace(answer, tier=tiers.name, partial=bool(tiers.missing))
         new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
             answer,
-            warnings=(*answer.warnings, *_unlisted_warnings(len(new))),
+            warnings=(*answer.warnings, *_unlisted_warnings(len(new)), *filter(None, [tiers.missing])),
             expected_from_ms=min((one.from_ms for one in stretches.values()), default=None),
         )
 
@@ -137,6 +148,27 @@ class QueryRunner:
         ranked = sorted(answer.series, key=lambda one: one.values[0], reverse=highest)
         return replace(answer, series=tuple(ranked[:count]), next_cursor="")
 
+    def _read_tiers(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, tiers: Tiers) -> Sequence[Any]:
+        """Return the rows of each plan, from where they are: the hot store, the lake, or both."""
+        if self._cold is None or not any(cuts_of(plans, self._cold.floors())):
+            return self._read(plans, situation, scope)
+
+        def read_plans(some: Sequence[SeriesPlan], read: Read | None) -> list[Figures]:
+            if read is None:
+                rows = self._read(list(some), situation, scope)
+            else:
+                rows = self._read_cold(list(some), situation, scope, read)
+            return [as_figures(plan, each) for plan, each in zip(some, rows, strict=True)]
+
+        return read_tiers(plans, situation, scope, self._cold, read_plans, tiers)
+
+    def _read_cold(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, read: Read) -> list[Any]:
+        """Return the rows of each plan out of the lake, where every row is there once."""
+        if suits_rows(plans, situation):
+            rows = rows_of(read(compile_rows(plans, scope, back_of(plans))))
+            return [figures_of(rows, plan) for plan in plans]
+        return [read(compile_series(plan, scope)) for plan in plans]
+
     def _read(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> list[Any]:
         """Return the rows of each plan: few rows in one statement for all of them, else one statement for each."""
         if suits_rows(plans, situation):
@@ -148,9 +180,9 @@ class QueryRunner:
             return self._read_some(plans, tasks[0], scope)
         found: dict[int, Any] = {}
         with ThreadPoolExecutor(min(AT_ONCE, len(tasks))) as pool:
-            answers = pool.map(lambda each: self._read_some(plans, each, scope), tasks)
+            answers = [pool.submit(copy_context().run, self._read_some, plans, each, scope) for each in tasks]
             for positions, tables in zip(tasks, answers, strict=True):
-                found.update(dict(zip(positions, tables, strict=True)))
+                found.update(dict(zip(positions, tables.result(), strict=True)))
         return [found[position] for position in range(len(plans))]
 
     def _rows(self, plans: Sequence[SeriesPlan], situation: Situation, scope: Scope) -> Rows | None:
@@ -307,6 +339,11 @@ def _ranked(points: pa.Table, best: Best) -> pa.Table:
     figures = points["figure"].to_numpy(zero_copy_only=False).astype(np.float64)
     order = np.argsort(-figures if best.highest else figures, kind="stable")
     return points.take(pa.array(order[: best.count]))
+
+
+def as_figures(plan: SeriesPlan, found: Figures | pa.Table) -> Figures:
+    """Return what a plan gave, with every point of it."""
+    return found if isinstance(found, Figures) else _figures_of_table(found, plan, None)
 
 
 def _part(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> _Part:

@@ -10,11 +10,13 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from secondsight.clock import Clock, SystemClock
 from secondsight.store.asking import Asker
+from secondsight.store.cancel import ended_by
 from secondsight.store.connection import Connection, open_session
 from secondsight.store.failures import StoreBusy, failure_of
 from secondsight.store.params import parameter_texts
@@ -101,12 +103,17 @@ class ChdbStore:
             connection.insert(insert_statement(table, rows.schema), rows, settings or {})
 
     def query(
-        self, sql: str, params: Mapping[str, Any] | None = None, settings: Mapping[str, Any] | None = None
+        self,
+        sql: str,
+        params: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        marker: str = "",
     ) -> Any:
         """Run one statement; reads run beside each other, all else runs on the writer.
 
         `settings` bind this statement alone. With `max_execution_time` (seconds) the statement is killed one second
-        after it, otherwise at the store's deadline.
+        after it, otherwise at the store's deadline. `marker` (32 hex digits) is what `end` knows it by.
 
         Raises:
             Retryable: Closed, or no reader came free in time.
@@ -115,10 +122,19 @@ class ChdbStore:
         """
         use = self._reading() if is_read(sql) else self._writing()
         limits = dict(settings or {})
-        marker = uuid.uuid4().hex
+        marker = marker or uuid.uuid4().hex
         deadline_seconds = kill_after_seconds(limits, self._deadline_seconds)
-        with use as connection, self._watchdog.watching(marker, deadline_seconds):
+        ending = ended_by(partial(self.end, marker))
+        with use as connection, self._watchdog.watching(marker, deadline_seconds), ending:
             return connection.run(marked(sql, marker), parameter_texts(params), limits)
+
+    def end(self, marker: str) -> None:
+        """End the statement that a marker is of, if it runs.
+
+        Raises:
+            Retryable, Permanent: The engine refuses.
+        """
+        self._kill(marker)
 
     def ask(self, question: Question) -> Reply:
         """Run a question of somebody outside, on a connection of its own.

@@ -1,16 +1,19 @@
 """Read a store that another process owns, through its Flight server, and hand it rollups to write."""
 
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Retryable
+from secondsight.store.cancel import ended_by
 from secondsight.store.failures import StoreBusy
-from secondsight.store.messages import KILL, decode_failure, encode_request
+from secondsight.store.messages import END, KILL, decode_failure, encode_request
 from secondsight.store.question import Question, Reply, encode_question, reply_of
 from secondsight.store.statement import (
     ANSWER_GRACE_SECONDS,
@@ -65,9 +68,10 @@ class FlightStore:
             QueryLimited: The statement ran into a limit.
             Permanent: The statement is wrong, or writes.
         """
-        ticket = _flight.Ticket(encode_request(sql, params, settings))
+        marker = uuid.uuid4().hex
+        ticket = _flight.Ticket(encode_request(sql, params, settings, marker))
         options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
-        with self._living() as client:
+        with ended_by(partial(self._act, END, marker)), self._living() as client:
             return client.do_get(ticket, options).read_all()
 
     def ask(self, question: Question) -> Reply:
@@ -90,14 +94,17 @@ class FlightStore:
         Raises:
             Retryable: The server is away, stopped or restarting.
         """
-        options = _flight.FlightCallOptions(timeout=KILL_PATIENCE_SECONDS)
-        with self._living() as client:
-            list(client.do_action((KILL, marker.encode()), options))
+        self._act(KILL, marker)
 
     def close(self) -> None:
         """Close the connection; may be called twice."""
         self._closed = True
         self._forget(self._client)
+
+    def _act(self, action: str, marker: str) -> None:
+        options = _flight.FlightCallOptions(timeout=KILL_PATIENCE_SECONDS)
+        with self._living() as client:
+            list(client.do_action((action, marker.encode()), options))
 
     @contextmanager
     def _living(self) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """Turn requests to a store server, and its refusals, into bytes and back."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +12,38 @@ from secondsight.store.params import ParameterText, parameter_texts
 
 KILL = "kill"
 """Action that ends a question, whose marker is its body."""
+END = "end"
+"""Action that ends a read, likewise."""
+_MARKER = re.compile(r"[0-9a-f]{32}|")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One statement to run."""
+    """One statement to run; `marker` is what it can be ended by, "" for nothing."""
 
     sql: str
     params: Mapping[str, ParameterText]
     settings: Mapping[str, Any]
+    marker: str = ""
 
 
-def encode_request(sql: str, params: Mapping[str, Any] | None, settings: Mapping[str, Any] | None) -> bytes:
+def encode_request(
+    sql: str, params: Mapping[str, Any] | None, settings: Mapping[str, Any] | None, marker: str = ""
+) -> bytes:
     """Return the bytes of a request; parameters travel as the text that the engine parses."""
-    return json.dumps({"sql": sql, "params": parameter_texts(params), "settings": dict(settings or {})}).encode()
+    fields = {"sql": sql, "params": parameter_texts(params), "settings": dict(settings or {}), "marker": marker}
+    return json.dumps(fields).encode()
+
+
+def checked_marker(text: str) -> str:
+    """Return a marker, which becomes a part of statements.
+
+    Raises:
+        Rejected(bad_request): It is none.
+    """
+    if not _MARKER.fullmatch(text):
+        raise Rejected("bad_request", "not a marker of a statement")
+    return text
 
 
 def decode_request(body: bytes) -> Request:
@@ -36,7 +55,8 @@ def decode_request(body: bytes) -> Request:
     try:
         fields = json.loads(body)
         params = {name: ParameterText(text) for name, text in fields["params"].items()}
-        return Request(str(fields["sql"]), params, dict(fields["settings"]))
+        marker = checked_marker(str(fields.get("marker", "")))
+        return Request(str(fields["sql"]), params, dict(fields["settings"]), marker)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Rejected("bad_request", "not a request to a store") from None
 

@@ -21,7 +21,7 @@ from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Rejected, SecondsightError
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.messages import KILL, decode_request, encode_failure
+from secondsight.store.messages import END, KILL, checked_marker, decode_request, encode_failure
 from secondsight.store.question import decode_question, with_cost
 from secondsight.store.statement import is_read
 
@@ -87,7 +87,7 @@ def answer(store: ChdbStore, ticket: bytes) -> Any:
     request = decode_request(ticket)
     if not is_read(request.sql):
         raise Rejected("read_only", "only the owner of the store writes")
-    return store.query(request.sql, request.params, request.settings)
+    return store.query(request.sql, request.params, request.settings, marker=request.marker)
 
 
 def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> None:
@@ -102,14 +102,17 @@ def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> N
 
 
 def act(store: ChdbStore, action: str, marker: str) -> None:
-    """End a question; there is no other action.
+    """End a question, or a read.
 
     Raises:
         Rejected(bad_request): Something else is wanted.
     """
-    if action != KILL:
+    if action == KILL:
+        store.kill(marker)
+    elif action == END:
+        store.end(checked_marker(marker))
+    else:
         raise Rejected("bad_request", "no such action")
-    store.kill(marker)
 
 
 @contextmanager

@@ -8,12 +8,14 @@ carries a token of its own, by which the server knows it again where a broken co
 import threading
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from secondsight.clock import Clock, SystemClock
 from secondsight.errors import Rejected
+from secondsight.store.cancel import ended_by
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clickhouse.http import HttpConnections, Statement
 from secondsight.store.clickhouse.text import insert_body, setting_texts, split_params
@@ -120,7 +122,8 @@ class ClickHouseStore:
         patience_seconds = max(deadline_seconds, 0.0) + ANSWER_GRACE_SECONDS
         statement = Statement(marked(whole, marker).encode(), self._told(told), patience_seconds, fields)
         connections = self._reading if reads else self._writing
-        with connections.turn(WAIT_FOR_READER_SECONDS), self._watchdog.watching(marker, deadline_seconds):
+        ending = ended_by(partial(self._kill, marker))
+        with connections.turn(WAIT_FOR_READER_SECONDS), self._watchdog.watching(marker, deadline_seconds), ending:
             answer = connections.send(statement)
         return pa.ipc.open_stream(answer).read_all() if answer else pa.table({})
 
