@@ -27,6 +27,7 @@ from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConf
 from secondsight.api.config import ApiConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
+from secondsight.lake.config import CatalogConfig, LakeConfig
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.process.config import ServeConfig
 from secondsight.rollup.config import RollupConfig
@@ -62,6 +63,8 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
         "A server that keeps the tables; `[api.clickhouse]` and `[rollup.clickhouse]` have the same keys.",
     ),
     ("[rollup]", RollupConfig, "What makes rollups of 5 min, 1 h and 1 d."),
+    ("[lake]", LakeConfig, "What copies the tables into a lake of open files."),
+    ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
     ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),

@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
         ("gateway", "take samples in", _gateway),
         ("processor", "turn the log into tables, and own the embedded store", _processor),
         ("rollup", "make rollups of 5 min, 1 h and 1 d beside a processor", _rollup),
+        ("lake", "keep what is stored in a lake of open files as well", _lake),
         ("api", "serve pages and the read API", _api),
     ):
         _add_part(commands, name, text, run)
@@ -182,6 +183,15 @@ def _rollup(arguments: argparse.Namespace) -> int:
 
     settings = read_settings(arguments.config, os.environ, "rollup")
     serve_rollup(build(RollupConfig, settings, "rollup"), SystemClock(), _stop_event())
+    return 0
+
+
+def _lake(arguments: argparse.Namespace) -> int:
+    from secondsight.lake.config import LakeConfig
+    from secondsight.lake.serve import serve_lake
+
+    settings = read_settings(arguments.config, os.environ, "lake")
+    serve_lake(build(LakeConfig, settings, "lake"), SystemClock(), _stop_event())
     return 0
 
 

@@ -1,8 +1,8 @@
 """Turn one data folder into a running platform: tokens, settings for each part, and the parts in their order.
 
 What stands in the folder: `tokens/` (one secret a file, mode 0600), `run/` (settings and addresses of this run), `log/`
-(the embedded log), `hot/` (the store), `metadata.sqlite`, `spool/`, `logs/`, and `ready`, which holds the address while
-the platform serves.
+(the embedded log), `hot/` (the store), `lake/` (its copy in open files), `metadata.sqlite`, `spool/`, `logs/`, and
+`ready`, which holds the address while the platform serves.
 """
 
 import os
@@ -42,6 +42,7 @@ class UpOptions:
         kafka: Brokers that hold the log, `HOST:PORT` divided by commas; "" for files in `data`.
         clickhouse: Server that keeps the tables; files in `data` if absent.
         processors: How many processes share the log; more than one want brokers and a server.
+        lake: Keep what is stored in a lake of open files in `data` as well.
     """
 
     data: Path
@@ -55,6 +56,7 @@ class UpOptions:
     kafka: str = ""
     clickhouse: ClickHouseConfig | None = None
     processors: int = 1
+    lake: bool = True
 
 
 def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervisor: Supervisor) -> bool:
@@ -184,6 +186,8 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
         Part("gateway", ("gateway", *settings), lambda: answers(options.host, gateway_port, "/healthz"), (inner,)),
         Part("api", ("api", *settings), lambda: answers(options.host, public_port, "/healthz"), (public,)),
     ]
+    if options.lake:
+        parts.append(Part("lake", ("lake", *settings), lambda: True))
     if options.local_agent:
         parts.append(Part("agent", ("agent", *settings), lambda: True))
     if options.simulate is not None:
@@ -227,6 +231,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
     tables: dict[str, dict[str, object]] = {
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
         "rollup": {"data": data},
+        "lake": {"data": data},
         "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
         "agent": {
             "gateway": gateway_url,
@@ -239,7 +244,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
         tables["gateway.kafka"] = {"brokers": options.kafka, "replication": 1}
     if options.clickhouse is not None:
         server = _clickhouse_table(options.clickhouse)
-        tables |= {"api.clickhouse": server, "rollup.clickhouse": server}
+        tables |= {"api.clickhouse": server, "rollup.clickhouse": server, "lake.clickhouse": server}
     text = "".join(_table(name, values) for name, values in tables.items())
     return text + _simulate_settings(options, gateway_url)
 

@@ -34,6 +34,7 @@ def add_up(commands: Commands, add: AddCommand) -> None:
         "--history", default="15m", metavar="TIME", help="past of a new simulated fleet: 15m (default), 24h"
     )
     up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
+    up.add_argument("--no-lake", action="store_true", help="do not keep what is stored in a lake of open files too")
     up.add_argument("--kafka", default="", metavar="BROKERS", help="keep the log in Kafka: HOST:PORT,HOST:PORT")
     up.add_argument("--clickhouse", default="", metavar="URL", help="keep the tables in a server: https://HOST:8443")
     up.add_argument("--clickhouse-user", default="default", metavar="NAME", help="who asks the server (default)")
@@ -63,6 +64,7 @@ def _up(arguments: argparse.Namespace) -> int:
         kafka=arguments.kafka,
         clickhouse=_clickhouse(arguments),
         processors=arguments.processors,
+        lake=not arguments.no_lake,
     )
     clock = SystemClock()
     supervisor = Supervisor(options.data, clock, _say, dict(os.environ))
