@@ -1,22 +1,18 @@
-/** Choose the page that an address names, inside the frame. */
+/** Put the frame, the pages and the search together. */
 
 import { QueryCache, QueryClient, QueryClientProvider, useQuery } from "@tanstack/react-query";
-import { useEffect } from "react";
+import { Suspense, useEffect } from "react";
 import { ApiError } from "./api/client";
 import { sessionQuery, signOut } from "./api/session";
-import { FleetPage, GpusPage } from "./features/fleet/fleet_page";
-import { GpuPage } from "./features/gpu/gpu_page";
+import { Palette } from "./features/find/palette";
 import { SigninPage } from "./features/signin/signin_page";
+import { currentPage, PAGES, pageOf } from "./routes";
 import { Boundary } from "./ui/boundary";
 import { navigate, usePlace } from "./ui/navigation";
-import { type Page, Shell } from "./ui/shell";
-import { Empty } from "./ui/states";
+import { Shell } from "./ui/shell";
+import { Empty, Skeleton } from "./ui/states";
 
 const SIGNIN = "/signin";
-const PAGES: readonly Page[] = [
-  { to: "/", name: "Fleet", icon: "fleet" },
-  { to: "/gpus", name: "GPUs", icon: "gpus" },
-];
 
 function goToSignin(): void {
   if (location.pathname === SIGNIN) return;
@@ -55,17 +51,12 @@ function NotFound({ path }: { path: string }) {
   );
 }
 
-function Body({ path }: { path: string }) {
-  if (path === "/") return <FleetPage />;
-  if (path === "/gpus") return <GpusPage />;
-  const [, id] = /^\/gpus\/([^/]+)$/.exec(path) ?? [];
-  if (id !== undefined) return <GpuPage key={id} id={decodeURIComponent(id)} />;
-  return <NotFound path={path} />;
-}
-
-function currentPage(path: string): string {
-  if (path === "/") return "Fleet";
-  return path.startsWith("/gpus") ? "GPUs" : "";
+function Waiting() {
+  return (
+    <main>
+      <Skeleton height={240} waitsFor="this page" />
+    </main>
+  );
 }
 
 function SignedIn({ path, client }: { path: string; client: QueryClient }) {
@@ -75,6 +66,10 @@ function SignedIn({ path, client }: { path: string; client: QueryClient }) {
     client.clear();
     navigate(SIGNIN);
   };
+  const commands = [
+    ...PAGES.map((page) => ({ name: `Go to ${page.name}`, run: () => navigate(page.to) })),
+    { name: "Sign out", run: () => void leave() },
+  ];
   return (
     <Shell
       pages={PAGES}
@@ -83,8 +78,9 @@ function SignedIn({ path, client }: { path: string; client: QueryClient }) {
       onSignOut={() => void leave()}
     >
       <Boundary key={path}>
-        <Body path={path} />
+        <Suspense fallback={<Waiting />}>{pageOf(path) ?? <NotFound path={path} />}</Suspense>
       </Boundary>
+      <Palette commands={commands} />
     </Shell>
   );
 }

@@ -86,3 +86,19 @@ export async function request<T>(path: string, ask: Ask = {}): Promise<T> {
   if (response.status === 204) return undefined as T;
   return (await response.json()) as T;
 }
+
+/** All pages of a list that names the next one by a cursor. Raises ApiError. */
+export async function pagesOf<T extends { nextCursor: string | null }>(
+  path: string,
+  params: Ask["params"],
+  signal: AbortSignal,
+): Promise<{ all: T[]; last: T }> {
+  const all: T[] = [];
+  let cursor: string | undefined;
+  for (;;) {
+    const page = await request<T>(path, { params: { ...params, cursor }, signal });
+    all.push(page);
+    if (page.nextCursor === null) return { all, last: page };
+    cursor = page.nextCursor;
+  }
+}

@@ -1,7 +1,7 @@
 /** Ask for the fleet, its GPUs and the catalogue. */
 
 import { queryOptions } from "@tanstack/react-query";
-import { request } from "./client";
+import { pagesOf, request } from "./client";
 import { type Meta, toInstant, toMeta } from "./meta";
 import type { WireCatalog, WireFleet, WireGpu, WireGpuPage, WireMetric } from "./wire";
 
@@ -40,6 +40,16 @@ export interface Fleet {
 }
 
 export type Catalog = ReadonlyMap<string, WireMetric>;
+
+/** Which rows: names, several separated by commas. */
+export interface Filters {
+  cluster?: string;
+  host?: string;
+  gpu?: string;
+  job?: string;
+  team?: string;
+  model?: string;
+}
 
 /** Metrics that the list of GPUs shows. */
 export const LIST_METRICS = [
@@ -91,16 +101,9 @@ async function fetchFleet(signal: AbortSignal): Promise<Fleet> {
   };
 }
 
-async function fetchGpus(signal: AbortSignal): Promise<GpuList> {
-  const gpus: Gpu[] = [];
-  let cursor: string | undefined;
-  let page: WireGpuPage;
-  do {
-    page = await request<WireGpuPage>("/v1/gpus", { params: { limit: PAGE, cursor }, signal });
-    gpus.push(...page.gpus.map(toGpu));
-    cursor = page.nextCursor ?? undefined;
-  } while (cursor !== undefined);
-  return { gpus, meta: toMeta(page) };
+async function fetchGpus(filters: Filters, signal: AbortSignal): Promise<GpuList> {
+  const pages = await pagesOf<WireGpuPage>("/v1/gpus", { limit: PAGE, ...filters }, signal);
+  return { gpus: pages.all.flatMap((page) => page.gpus.map(toGpu)), meta: toMeta(pages.last) };
 }
 
 async function fetchGpu(id: string, signal: AbortSignal): Promise<Gpu> {
@@ -128,13 +131,16 @@ export const fleetQuery = queryOptions({
   refetchInterval: FLEET_EVERY_MS,
 });
 
-export const gpusQuery = queryOptions({
-  queryKey: ["gpus"],
-  queryFn: ({ signal }) => fetchGpus(signal),
-  structuralSharing: false,
-  refetchInterval: (query) =>
-    (query.state.data?.gpus.length ?? 0) > PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
-});
+/** GPUs in order of cluster, host and index; those of some place or owner, or all. */
+export function gpusQuery(filters: Filters = {}) {
+  return queryOptions({
+    queryKey: ["gpus", filters],
+    queryFn: ({ signal }) => fetchGpus(filters, signal),
+    structuralSharing: false,
+    refetchInterval: (query) =>
+      (query.state.data?.gpus.length ?? 0) > PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
+  });
+}
 
 /** The GPUs of one host, in the order of their index. */
 export function hostQuery(host: string) {

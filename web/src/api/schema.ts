@@ -64,6 +64,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Audit
+         * @description Return who did and read what in tenants that the caller administers, newest first.
+         */
+        get: operations["audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/catalog": {
         parameters: {
             query?: never;
@@ -116,6 +136,26 @@ export interface paths {
          * @description Return one cluster and its hosts.
          */
         get: operations["cluster"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/clusters/{cluster_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Cluster Metrics
+         * @description Return figures of one cluster as a whole, or as `groupBy` says.
+         */
+        get: operations["cluster_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -288,6 +328,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fleet/map": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Fleet Map
+         * @description Return one byte for each GPU at one second.
+         */
+        get: operations["fleet_map"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gpus": {
         parameters: {
             query?: never;
@@ -328,6 +388,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/gpus/{gpu_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Gpu Metrics
+         * @description Return figures of one GPU, at any resolution.
+         */
+        get: operations["gpu_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gpus/{gpu_id}/telemetry": {
         parameters: {
             query?: never;
@@ -348,6 +428,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Grants
+         * @description Return grants to read tenants that the caller administers, revoked ones too.
+         */
+        get: operations["grants"];
+        put?: never;
+        /**
+         * Create Grant
+         * @description Let a token or a person read something; readers follow within seconds.
+         */
+        post: operations["create_grant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grants/{grant_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete Grant
+         * @description Revoke a grant; readers follow within seconds.
+         */
+        delete: operations["delete_grant"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/infos": {
         parameters: {
             query?: never;
@@ -360,6 +484,26 @@ export interface paths {
          * @description Return facts by the time from which they hold, newest first.
          */
         get: operations["infos"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Job Metrics
+         * @description Return figures of the GPUs of one job while they were its own.
+         */
+        get: operations["job_metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -452,6 +596,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/models/{model_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Model Metrics
+         * @description Return figures of all GPUs that ran one AI model, while they ran it.
+         */
+        get: operations["model_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/nodes/{host_id}/gpus": {
         parameters: {
             query?: never;
@@ -464,6 +628,46 @@ export interface paths {
          * @description Return the GPUs of one host.
          */
         get: operations["node_gpus"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/nodes/{host_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Node Metrics
+         * @description Return figures of the GPUs of one host, or as `groupBy` says.
+         */
+        get: operations["node_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Search
+         * @description Return clusters, hosts, GPUs, jobs, teams and AI models whose names hold a text.
+         */
+        get: operations["search"];
         put?: never;
         post?: never;
         delete?: never;
@@ -520,6 +724,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tenants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tenants
+         * @description Return the tenants that the caller administers.
+         */
+        get: operations["tenants"];
+        put?: never;
+        /**
+         * Create Tenant
+         * @description Put a new tenant on record; whoever makes it may read and administer it.
+         */
+        post: operations["create_tenant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tokens
+         * @description Return the tokens of tenants that the caller administers, without secrets, revoked ones too.
+         */
+        get: operations["tokens"];
+        put?: never;
+        /**
+         * Issue Token
+         * @description Make a token with its grants and return its secret, once.
+         */
+        post: operations["issue_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke One
+         * @description Revoke a token, or an agent by its token; it is refused within seconds.
+         */
+        delete: operations["revoke_one"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/top": {
         parameters: {
             query?: never;
@@ -545,12 +817,60 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         /**
+         * AuditAnswer
+         * @description One thing that somebody did or was refused.
+         */
+        AuditAnswer: {
+            /** Action */
+            action: string;
+            /** Auditid */
+            auditId: number;
+            /** Detail */
+            detail: string;
+            /** Outcome */
+            outcome: string;
+            /** Subject */
+            subject: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Time */
+            time: string;
+        };
+        /**
+         * AuditPage
+         * @description A page of entries, newest first.
+         */
+        AuditPage: {
+            /** Entries */
+            entries: components["schemas"]["AuditAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+        };
+        /**
          * CatalogAnswer
          * @description The metrics that the caller may read.
          */
         CatalogAnswer: {
             /** Metrics */
             metrics: components["schemas"]["MetricAnswer"][];
+        };
+        /**
+         * CellAnswer
+         * @description One GPU of a layout.
+         */
+        CellAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Gpuid */
+            gpuId: string;
+            /** Hostid */
+            hostId: string;
+            /** Index */
+            index: number | null;
+            /** Rack */
+            rack: string;
+            /** Tenantid */
+            tenantId: string;
         };
         /**
          * ClusterAnswer
@@ -1102,6 +1422,127 @@ export interface components {
             /** Total */
             total: number;
         };
+        /**
+         * GrantAnswer
+         * @description A grant on record.
+         */
+        GrantAnswer: {
+            /**
+             * Clusters
+             * @description Null admits all, an empty list none.
+             */
+            clusters?: string[] | null;
+            /** Created */
+            created: string;
+            /**
+             * Deniedmetrics
+             * @default []
+             */
+            deniedMetrics: string[];
+            /** Grantid */
+            grantId: number;
+            /**
+             * Jobs
+             * @description Null admits all, an empty list none.
+             */
+            jobs?: string[] | null;
+            /**
+             * Modelids
+             * @description Null admits all, an empty list none.
+             */
+            modelIds?: string[] | null;
+            /** Revoked */
+            revoked: string | null;
+            /** Subject */
+            subject: string;
+            /**
+             * Teams
+             * @description Null admits all, an empty list none.
+             */
+            teams?: string[] | null;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * GrantFields
+         * @description What may be read: rows that are inside of every list.
+         */
+        GrantFields: {
+            /**
+             * Clusters
+             * @description Null admits all, an empty list none.
+             */
+            clusters?: string[] | null;
+            /**
+             * Deniedmetrics
+             * @default []
+             */
+            deniedMetrics: string[];
+            /**
+             * Jobs
+             * @description Null admits all, an empty list none.
+             */
+            jobs?: string[] | null;
+            /**
+             * Modelids
+             * @description Null admits all, an empty list none.
+             */
+            modelIds?: string[] | null;
+            /**
+             * Teams
+             * @description Null admits all, an empty list none.
+             */
+            teams?: string[] | null;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * GrantPage
+         * @description A page of grants, oldest first.
+         */
+        GrantPage: {
+            /** Grants */
+            grants: components["schemas"]["GrantAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
+        };
+        /**
+         * GrantRequest
+         * @description A grant to be given to `token:ID` or `user:ID`.
+         */
+        GrantRequest: {
+            /**
+             * Clusters
+             * @description Null admits all, an empty list none.
+             */
+            clusters?: string[] | null;
+            /**
+             * Deniedmetrics
+             * @default []
+             */
+            deniedMetrics: string[];
+            /**
+             * Jobs
+             * @description Null admits all, an empty list none.
+             */
+            jobs?: string[] | null;
+            /**
+             * Modelids
+             * @description Null admits all, an empty list none.
+             */
+            modelIds?: string[] | null;
+            /** Subject */
+            subject: string;
+            /**
+             * Teams
+             * @description Null admits all, an empty list none.
+             */
+            teams?: string[] | null;
+            /** Tenantid */
+            tenantId: string;
+        };
         /** HTTPValidationError */
         HTTPValidationError: {
             /** Detail */
@@ -1128,6 +1569,36 @@ export interface components {
             index: number | null;
             /** Temperaturecelsius */
             temperatureCelsius: number;
+        };
+        /**
+         * IssuedAnswer
+         * @description A token that was made now; its secret is shown this once.
+         */
+        IssuedAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorpattern */
+            collectorPattern: string;
+            /** Created */
+            created: string;
+            /** Expires */
+            expires: string | null;
+            /** Name */
+            name: string;
+            /** Region */
+            region: string;
+            /** Revoked */
+            revoked: string | null;
+            /** Role */
+            role: string;
+            /** Secret */
+            secret: string;
+            /** Subject */
+            subject: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Tokenid */
+            tokenId: string;
         };
         /**
          * LedgerPage
@@ -1330,6 +1801,57 @@ export interface components {
             until: string;
         };
         /**
+         * MapAnswer
+         * @description One second of the fleet.
+         *
+         *     `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. `cells` is
+         *     null where the caller named the layout that is in use still.
+         */
+        MapAnswer: {
+            /** At */
+            at: string;
+            /** Cells */
+            cells: components["schemas"]["CellAnswer"][] | null;
+            /** Count */
+            count: number;
+            /** Frame */
+            frame: string;
+            /** High */
+            high: number;
+            /** Layout */
+            layout: string;
+            /** Links */
+            links: {
+                [key: string]: string;
+            };
+            /** Low */
+            low: number;
+            /** Metric */
+            metric: string;
+            /** Unit */
+            unit: string;
+        };
+        /**
+         * MatchAnswer
+         * @description One thing that was found; `kind` is cluster, host, gpu, job, team or model.
+         */
+        MatchAnswer: {
+            /** Clusterid */
+            clusterId: string | null;
+            /** Hostid */
+            hostId: string | null;
+            /** Kind */
+            kind: string;
+            /** Links */
+            links: {
+                [key: string]: string;
+            };
+            /** Name */
+            name: string;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
          * MetricAnswer
          * @description One metric; `aggregates` are the legal ones, the default first.
          */
@@ -1458,6 +1980,24 @@ export interface components {
             rows: number;
             /** Values */
             values: number;
+        };
+        /**
+         * Role
+         * @description What an identity may do; see also its grants.
+         * @enum {string}
+         */
+        Role: "viewer" | "operator" | "admin" | "collector";
+        /**
+         * SearchPage
+         * @description A page of what was found, whole names first.
+         */
+        SearchPage: {
+            /** Matches */
+            matches: components["schemas"]["MatchAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
         };
         /**
          * SeriesAnswer
@@ -1614,6 +2154,126 @@ export interface components {
             /** Starttime */
             startTime: string;
             /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * TenantAnswer
+         * @description A tenant; `created` is null where it is known by its tokens alone.
+         */
+        TenantAnswer: {
+            /** Created */
+            created: string | null;
+            /** Name */
+            name: string;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * TenantPage
+         * @description A page of tenants, by id.
+         */
+        TenantPage: {
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Tenants */
+            tenants: components["schemas"]["TenantAnswer"][];
+            /** Total */
+            total: number;
+        };
+        /**
+         * TenantRequest
+         * @description A tenant to be put on record.
+         */
+        TenantRequest: {
+            /**
+             * Name
+             * @default
+             */
+            name: string;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
+         * TokenAnswer
+         * @description A token on record.
+         */
+        TokenAnswer: {
+            /** Clusterid */
+            clusterId: string;
+            /** Collectorpattern */
+            collectorPattern: string;
+            /** Created */
+            created: string;
+            /** Expires */
+            expires: string | null;
+            /** Name */
+            name: string;
+            /** Region */
+            region: string;
+            /** Revoked */
+            revoked: string | null;
+            /** Role */
+            role: string;
+            /** Subject */
+            subject: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Tokenid */
+            tokenId: string;
+        };
+        /**
+         * TokenPage
+         * @description A page of tokens, oldest first.
+         */
+        TokenPage: {
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Tokens */
+            tokens: components["schemas"]["TokenAnswer"][];
+            /** Total */
+            total: number;
+        };
+        /**
+         * TokenRequest
+         * @description A token to be made.
+         *
+         *     A viewer or operator without `grants` reads nothing until it is given some; an admin without any reads its tenant.
+         *     A collector writes to `cluster`, as the collectors that `collector` names.
+         */
+        TokenRequest: {
+            /**
+             * Cluster
+             * @default
+             */
+            cluster: string;
+            /**
+             * Collector
+             * @default
+             */
+            collector: string;
+            /**
+             * Expires
+             * @description Such as now+90d; never without it.
+             * @default
+             */
+            expires: string;
+            /**
+             * Grants
+             * @default []
+             */
+            grants: components["schemas"]["GrantFields"][];
+            /** Name */
+            name: string;
+            /**
+             * Region
+             * @default
+             */
+            region: string;
+            role: components["schemas"]["Role"];
+            /**
+             * Tenantid
+             * @default
+             */
             tenantId: string;
         };
         /**
@@ -1862,6 +2522,93 @@ export interface operations {
             };
         };
     };
+    audit: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description One value, or several separated by commas. */
+                subject?: string;
+                /** @description One value, or several separated by commas. */
+                action?: string;
+                /** @description One value, or several separated by commas. */
+                outcome?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     catalog: {
         parameters: {
             query?: never;
@@ -2034,6 +2781,103 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    cluster_metrics: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                metrics?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description auto, or a multiple of 1s. */
+                resolution?: string;
+                aggregate?: string;
+                /** @description rows, columns, csv or arrow */
+                format?: string;
+                /** @description Labels that tell series apart, by commas. */
+                groupBy?: string;
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: {
+                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                accept?: string;
+            };
+            path: {
+                cluster_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Service Unavailable */
@@ -2715,6 +3559,84 @@ export interface operations {
             };
         };
     };
+    fleet_map: {
+        parameters: {
+            query?: {
+                /** @description The second; by default the newest that all GPUs can have told. */
+                at?: string;
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description One value, or several separated by commas. */
+                host?: string;
+                /** @description Name of a layout that the caller has. */
+                layout?: string;
+            };
+            header?: {
+                /** @description `application/octet-stream` gives the frame alone. */
+                accept?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MapAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     gpus: {
         parameters: {
             query?: {
@@ -2860,6 +3782,103 @@ export interface operations {
             };
         };
     };
+    gpu_metrics: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                metrics?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description auto, or a multiple of 1s. */
+                resolution?: string;
+                aggregate?: string;
+                /** @description rows, columns, csv or arrow */
+                format?: string;
+                /** @description Labels that tell series apart, by commas. */
+                groupBy?: string;
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: {
+                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                accept?: string;
+            };
+            path: {
+                gpu_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     gpu_telemetry: {
         parameters: {
             query?: {
@@ -2944,6 +3963,235 @@ export interface operations {
             };
         };
     };
+    grants: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    create_grant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GrantRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    delete_grant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                grant_id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     infos: {
         parameters: {
             query?: {
@@ -2998,6 +4246,103 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    job_metrics: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                metrics?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description auto, or a multiple of 1s. */
+                resolution?: string;
+                aggregate?: string;
+                /** @description rows, columns, csv or arrow */
+                format?: string;
+                /** @description Labels that tell series apart, by commas. */
+                groupBy?: string;
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: {
+                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                accept?: string;
+            };
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3379,6 +4724,103 @@ export interface operations {
             };
         };
     };
+    model_metrics: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                metrics?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description auto, or a multiple of 1s. */
+                resolution?: string;
+                aggregate?: string;
+                /** @description rows, columns, csv or arrow */
+                format?: string;
+                /** @description Labels that tell series apart, by commas. */
+                groupBy?: string;
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: {
+                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                accept?: string;
+            };
+            path: {
+                model_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     node_gpus: {
         parameters: {
             query?: {
@@ -3436,6 +4878,173 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["HTTPValidationError"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    node_metrics: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                metric?: string;
+                /** @description One value, or several separated by commas. */
+                metrics?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                from?: string;
+                /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
+                to?: string;
+                /** @description auto, or a multiple of 1s. */
+                resolution?: string;
+                aggregate?: string;
+                /** @description rows, columns, csv or arrow */
+                format?: string;
+                /** @description Labels that tell series apart, by commas. */
+                groupBy?: string;
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: {
+                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                accept?: string;
+            };
+            path: {
+                host_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueryAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    search: {
+        parameters: {
+            query: {
+                limit?: number | null;
+                cursor?: string;
+                /** @description A part of a name. */
+                q: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Service Unavailable */
@@ -3651,6 +5260,390 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    tenants: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    create_tenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TenantRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    tokens: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    issue_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenRequest"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuedAnswer"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    revoke_one: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

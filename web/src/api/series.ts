@@ -2,8 +2,8 @@
 
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { type Cell, type Columns, EMPTY, mergeTail } from "../model/columns";
-import { parseResolution, type Window } from "../model/window";
-import { request } from "./client";
+import type { Window } from "../model/window";
+import { addressOf, request } from "./client";
 import { type Meta, platformOffset, toMeta } from "./meta";
 import type { WireColumns, WireSeries } from "./wire";
 
@@ -17,7 +17,7 @@ export interface Answer {
 
 const OVERLAP_MAXIMUM_MS = 60_000;
 const POLL_MINIMUM_MS = 1000;
-const POLL_MAXIMUM_MS = 15_000;
+export const POLL_MAXIMUM_MS = 15_000;
 const RETRY_MS = 5000;
 /** Read this much more than is shown, so that the left edge never runs dry between two answers. */
 const MARGIN_MS = 5000;
@@ -79,8 +79,27 @@ export interface TelemetryRequest {
   resolution: string;
 }
 
+function telemetryPath(gpuId: string): string {
+  return `/v1/gpus/${encodeURIComponent(gpuId)}/telemetry`;
+}
+
+/** The request as an address, such as to copy it. */
+export function telemetryAddress(
+  asked: TelemetryRequest,
+  span: { from: number; to: number },
+  format: string,
+): string {
+  return addressOf(telemetryPath(asked.gpuId), {
+    metrics: asked.metrics.join(","),
+    from: new Date(span.from).toISOString(),
+    to: new Date(span.to).toISOString(),
+    resolution: asked.resolution,
+    format,
+  });
+}
+
 async function fetchTelemetry(asked: TelemetryRequest, from: number, to: number, signal: AbortSignal) {
-  const wire = await request<WireColumns>(`/v1/gpus/${encodeURIComponent(asked.gpuId)}/telemetry`, {
+  const wire = await request<WireColumns>(telemetryPath(asked.gpuId), {
     params: {
       metrics: asked.metrics.join(","),
       from,
@@ -132,93 +151,7 @@ export function telemetryQuery(asked: TelemetryRequest, client: QueryClient) {
   });
 }
 
-export type Band = "avg" | "min" | "max" | "p95";
-
-export interface FleetSeriesRequest {
-  metrics: readonly string[];
-  aggregates: readonly Band[];
-  window: Window;
-}
-
-/** Name of a column of one aggregate of one metric. */
-export function bandName(metric: string, aggregate: string): string {
-  return `${metric} ${aggregate}`;
-}
-
-function toBands(answer: Pick<WireColumns, "ts" | "series">): Columns {
-  const named = answer.series.map((one) => [bandName(one.metric, one.aggregate), one.values ?? []] as const);
-  return { ts: answer.ts ?? [], values: Object.fromEntries(named) };
-}
-
-/** Seconds of a whole fleet tell no more than its half minutes, and cost far more. */
-function fleetResolution(lengthMs: number): string {
-  return lengthMs <= 3_600_000 ? "30s" : "auto";
-}
-
-interface Asked extends FleetSeriesRequest {
-  from: number;
-  to: number;
-  resolution: string;
-}
-
-async function fetchFleetSeries(asked: Asked, signal: AbortSignal): Promise<Answer> {
-  const { from, to, resolution } = asked;
-  const wire = await request<WireColumns>("/v1/metrics/query", {
-    params: {
-      metrics: asked.metrics.join(","),
-      from,
-      to,
-      resolution,
-      aggregate: asked.aggregates.join(","),
-      groupBy: "total",
-      format: "columns",
-    },
-    signal,
-  });
-  return { columns: toBands(wire), meta: toMeta(wire), from, to };
-}
-
-/** Newest answer of a sliding window: all of it at first, then only the windows that can have changed. */
-async function followFleetSeries(
-  asked: Asked,
-  known: Answer | undefined,
-  signal: AbortSignal,
-): Promise<Answer> {
-  const slotMs = parseResolution(known?.meta.resolution ?? "");
-  if (known === undefined || slotMs === null || known.columns.ts.length === 0) {
-    return fetchFleetSeries(asked, signal);
-  }
-  const settled = Math.min(known.meta.completeThrough ?? known.from, known.to);
-  const start = Math.floor(settled / slotMs - 1) * slotMs;
-  if (start <= asked.from) return fetchFleetSeries(asked, signal);
-  const tail = await fetchFleetSeries({ ...asked, from: start, resolution: known.meta.resolution }, signal);
-  const keepFrom = Math.floor(asked.from / slotMs) * slotMs;
-  const columns = mergeTail(known.columns, tail.columns, start, keepFrom);
-  return { ...tail, columns, meta: keepStart(known.meta, tail.meta), from: asked.from };
-}
-
 /** What a tail says, and from where on something was expected as the first answer said it. */
-function keepStart(known: Meta, tail: Meta): Meta {
+export function keepStart(known: Meta, tail: Meta): Meta {
   return { ...tail, expectedFrom: known.expectedFrom ?? tail.expectedFrom };
-}
-
-/** Some aggregates of several metrics over the whole fleet, in one request. */
-export function fleetSeriesQuery(asked: FleetSeriesRequest, client: QueryClient) {
-  const { metrics, aggregates, window } = asked;
-  const queryKey = ["fleet-series", metrics, aggregates, window] as const;
-  return queryOptions<Answer, Error, Answer, typeof queryKey>({
-    queryKey,
-    queryFn: ({ signal }) => {
-      const to = window.live ? Date.now() : window.to;
-      const from = window.live ? to - window.lengthMs : window.from;
-      const now = { ...asked, from, to, resolution: fleetResolution(to - from) };
-      const known = window.live ? client.getQueryData<Answer>(queryKey) : undefined;
-      return followFleetSeries(now, known, signal);
-    },
-    placeholderData: (previous) => previous,
-    structuralSharing: false,
-    refetchInterval: window.live ? POLL_MAXIMUM_MS : false,
-    staleTime: window.live ? 0 : Number.POSITIVE_INFINITY,
-    gcTime: 60_000,
-  });
 }

@@ -12,6 +12,26 @@ export type WireGpuPage = Schemas["GpuPage"];
 export type WireFleet = Schemas["FleetAnswer"];
 export type WireCatalog = Schemas["CatalogAnswer"];
 export type WireMetric = Schemas["MetricAnswer"];
+export type WirePlace = Schemas["PlaceAnswer"];
+export type WireCluster = Schemas["ClusterAnswer"];
+export type WireClusterPage = Schemas["ClusterPage"];
+export type WireEvent = Schemas["EventAnswer"];
+export type WireEventPage = Schemas["EventPage"];
+export type WireFact = Schemas["FactAnswer"];
+export type WireFactPage = Schemas["FactPage"];
+export type WireGap = Schemas["GapAnswer"];
+export type WireGapPage = Schemas["GapPage"];
+export type WireStory = Schemas["StoryAnswer"];
+export type WireLedger = Schemas["LedgerPage"];
+export type WireCollectorPage = Schemas["CollectorPage"];
+export type WireTop = Schemas["TopAnswer"];
+export type WireLetterCounts = Schemas["LetterCounts"];
+export type WireLetterPage = Schemas["LetterPage"];
+export type WireMaintenance = Schemas["MaintenanceList"];
+export type WireDebug = Schemas["DebugList"];
+export type WireMap = Schemas["MapAnswer"];
+export type WireCell = Schemas["CellAnswer"];
+export type WireSearch = Schemas["SearchPage"];
 export type WireSession = Schemas["SessionAnswer"];
 
 /** What answers say about themselves; lists say less than series. */

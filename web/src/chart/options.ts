@@ -5,7 +5,8 @@ import type { Cell, Columns, Gap } from "../model/columns";
 import { extent, type Span, timeTicks, type YRange, yBounds, yTicks } from "./axis";
 import { colour } from "./theme";
 
-export type Stroke = "s1" | "s2" | "s3" | "s4" | "s5";
+/** Token of a line's colour; the ghost is what it is held against. */
+export type Stroke = "s1" | "s2" | "s3" | "s4" | "s5" | "ghost";
 
 export interface Line {
   /** Column of `Columns.values`. */
@@ -31,6 +32,8 @@ export interface Picture {
   staleSince: number | null;
   /** Value of a limit line. */
   limit: number | null;
+  /** An instant that the page points at. */
+  marker?: number | null;
   ticks: (values: readonly number[]) => string[];
 }
 

@@ -12,6 +12,8 @@ export interface Marks {
   staleSince: number | null;
   /** Value of a limit line; what it is called stands in the gutter. */
   limit: number | null;
+  /** An instant that the page points at. */
+  marker?: number | null;
 }
 
 const SOFT_STEPS = 4;
@@ -97,11 +99,11 @@ function paintLimit(u: uPlot, limit: number): void {
   dashedLine(u, colour("bad-mark"), [5, 3], [left, y, right, y]);
 }
 
-/** A line at the last sample, behind which nothing came although it should have. */
-function paintStale(u: uPlot, since: number): void {
+/** A line at an instant: at the last sample behind which nothing came although it should have, or where one points. */
+function paintInstant(u: uPlot, at: number, stroke: string): void {
   const { left, top, right, bottom } = box(u);
-  const x = Math.round(u.valToPos(since, "x", true)) + devicePixelRatio / 2;
-  if (x >= left && x <= right) dashedLine(u, colour("warn-mark"), [], [x, top, x, bottom]);
+  const x = Math.round(u.valToPos(at, "x", true)) + devicePixelRatio / 2;
+  if (x >= left && x <= right) dashedLine(u, stroke, [], [x, top, x, bottom]);
 }
 
 /** Paint all marks over the lines of one plot. */
@@ -109,7 +111,8 @@ export function paintMarks(u: uPlot, marks: Marks): void {
   u.ctx.save();
   paintGaps(u, marks.gaps);
   if (marks.completeThrough !== null) paintSoftEdge(u, marks.completeThrough);
-  if (marks.staleSince !== null) paintStale(u, marks.staleSince);
+  if (marks.staleSince !== null) paintInstant(u, marks.staleSince, colour("warn-mark"));
+  if (typeof marks.marker === "number") paintInstant(u, marks.marker, colour("accent"));
   if (marks.limit !== null) paintLimit(u, marks.limit);
   u.ctx.restore();
 }

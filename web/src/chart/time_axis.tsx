@@ -12,7 +12,7 @@ export interface TimeAxisProps {
   clock: (ms: number) => string;
 }
 
-function useWidth() {
+export function useWidth() {
   const host = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {

@@ -16,6 +16,10 @@ export const RANGES: readonly Range[] = [
   { name: "15m", label: "15 min", ms: 15 * MINUTE_MS },
   { name: "1h", label: "1 h", ms: 60 * MINUTE_MS },
   { name: "6h", label: "6 h", ms: 360 * MINUTE_MS },
+  { name: "24h", label: "24 h", ms: 1440 * MINUTE_MS },
+  { name: "7d", label: "7 d", ms: 7 * 1440 * MINUTE_MS },
+  { name: "30d", label: "30 d", ms: 30 * 1440 * MINUTE_MS },
+  { name: "90d", label: "90 d", ms: 90 * 1440 * MINUTE_MS },
 ];
 
 const LEAST_MS = 5000;
@@ -66,6 +70,18 @@ export function zoomed(from: number, to: number): { from: number; to: number } {
   const middle = (from + to) / 2;
   const half = Math.max(to - from, LEAST_MS) / 2;
   return { from: middle - half, to: middle + half };
+}
+
+/** The same length, moved by half of itself; not beyond the present. */
+export function moved(
+  from: number,
+  to: number,
+  direction: -1 | 1,
+  now: number,
+): { from: number; to: number } {
+  const length = to - from;
+  const end = Math.min(to + (direction * length) / 2, Math.max(now, to));
+  return { from: end - length, to: end };
 }
 
 /** Four times as wide around the same middle, not beyond the present. */

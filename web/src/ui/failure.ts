@@ -15,5 +15,6 @@ export function toFailure(error: Error): Failure {
     code: textOf(error, "code") || error.name,
     hint: textOf(error, "hint"),
     isRetryable: retryable === true,
+    isForbidden: Reflect.get(error, "status") === 403,
   };
 }

@@ -21,6 +21,20 @@ const PATHS = {
   system: "M2 3h12v8H2zM6 14h4M8 11v3",
   leave: "M6 3H3v10h3M10 5l3 3-3 3M13 8H6",
   pulse: "M1 8h3l2-5 4 10 2-5h3",
+  clusters: "M2 2.500h12v3H2zM2 6.500h12v3H2zM2 10.500h12v3H2zM4.500 4h.1M4.500 8h.1M4.500 12h.1",
+  jobs: "M2 4h8M2 8h12M2 12h6",
+  models: "M8 1.500l6 3.200v6.600l-6 3.200-6-3.200V4.700zM2 4.700l6 3.300 6-3.300M8 8v6.500",
+  explore: "M2 2v12h12M4.500 10.500l3-4 2.500 2 3.500-5",
+  ask: "M2 3h12v8H8l-3 3v-3H2z",
+  events: "M4 14V2M4 2.500h8.500L10 5.500l2.500 3H4",
+  gaps: "M1 8h4M11 8h4M5 4.500v7M11 4.500v7M8 6v4",
+  collectors: "M8 2v7M5 6.500L8 9.500l3-3M2 10v3.500h12V10",
+  catalogue: "M3 2h10v12H3zM5.500 5h5M5.500 8h5M5.500 11h3",
+  admin: "M8 8a3 3 0 100-6 3 3 0 000 6zM2.500 14.500a5.500 5.500 0 0111 0",
+  more: "M3 8h.1M8 8h.1M13 8h.1",
+  copy: "M5.500 5.500h8v8h-8zM3.500 10.500h-1v-8h8v1",
+  close: "M4 4l8 8M12 4l-8 8",
+  plus: "M8 3v10M3 8h10",
 } as const;
 
 export type IconName = keyof typeof PATHS;

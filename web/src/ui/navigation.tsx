@@ -58,17 +58,19 @@ export function withParams(place: Place, changes: Record<string, string | undefi
 export interface LinkProps {
   to: string;
   children: ReactNode;
-  className?: string;
+  className?: string | undefined;
   current?: boolean;
   label?: string;
   tabIndex?: number;
+  /** Told before one goes, such as to close what holds the link. */
+  onGo?: () => void;
 }
 
 function isPlainClick(event: MouseEvent): boolean {
   return event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 }
 
-export function Link({ to, children, className, current, label, tabIndex }: LinkProps) {
+export function Link({ to, children, className, current, label, tabIndex, onGo }: LinkProps) {
   return (
     <a
       href={to}
@@ -79,6 +81,7 @@ export function Link({ to, children, className, current, label, tabIndex }: Link
       onClick={(event) => {
         if (!isPlainClick(event)) return;
         event.preventDefault();
+        onGo?.();
         navigate(to);
       }}
     >

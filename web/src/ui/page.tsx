@@ -1,62 +1,56 @@
 /** What every page has: the top bar, the keys, its title. */
 
-import { type ReactNode, useEffect, useRef, useState } from "react";
-import { fixedParams } from "../model/window";
+import { type ReactNode, useEffect, useState } from "react";
+import { fixedParams, moved } from "../model/window";
 import { type KeyMap, useKeys } from "./keys";
-import { navigate, usePlace, withParams } from "./navigation";
-import { Shortcuts } from "./shortcuts";
+import { navigate, withParams } from "./navigation";
+import { type KeyHelp, Shortcuts } from "./shortcuts";
 import { type Health, TopBar } from "./top_bar";
+import type { View } from "./view";
 
 export interface PageProps {
   title: string;
-  /** Text of the find box; a page without a list of its own passes none. */
-  find?: string;
-  onFind?: (text: string) => void;
-  span: { from: number; to: number };
-  live: boolean;
-  behindMs: number;
-  onToggleLive: () => void;
+  view: View;
   health: Health;
+  /** Where Escape leads; none on the first page. */
+  up?: string;
   keys?: KeyMap;
+  /** What the keys of this page do, for the sheet. */
+  keyHelp?: KeyHelp;
   children: ReactNode;
 }
 
-function goToList(text: string): void {
-  navigate(`/gpus?q=${encodeURIComponent(text)}`);
+function move(view: View, direction: -1 | 1): void {
+  const { from, to } = moved(view.span.from, view.span.to, direction, Date.now());
+  navigate(withParams(view.place, fixedParams(from, to)));
 }
 
-export function Page(props: PageProps) {
-  const place = usePlace();
-  const findBox = useRef<HTMLInputElement>(null);
+export function Page({ title, view, health, up, keys, keyHelp, children }: PageProps) {
   const [sheet, setSheet] = useState(false);
-  const [typed, setTyped] = useState("");
   useEffect(() => {
-    document.title = `${props.title} · Secondsight`;
-  }, [props.title]);
+    document.title = `${title} · Secondsight`;
+  }, [title]);
+  const { actions, span } = view;
   useKeys({
-    "/": () => findBox.current?.focus(),
     "?": () => setSheet(true),
-    l: props.onToggleLive,
-    ...props.keys,
+    l: actions.toggleLive,
+    "-": actions.zoomOut,
+    "+": () => actions.zoom([span.from + (span.to - span.from) / 4, span.to - (span.to - span.from) / 4]),
+    ",": () => move(view, -1),
+    ".": () => move(view, 1),
+    ...(up === undefined ? {} : { escape: () => navigate(up) }),
+    ...keys,
   });
   return (
     <>
       <TopBar
-        title={props.title}
-        find={props.onFind === undefined ? typed : (props.find ?? "")}
-        findRef={findBox}
-        listHere={props.onFind !== undefined}
-        onFind={props.onFind ?? setTyped}
-        onFindEnter={props.onFind === undefined ? goToList : () => undefined}
-        span={props.span}
-        link={withParams(place, fixedParams(props.span.from, props.span.to))}
-        live={props.live}
-        behindMs={props.behindMs}
-        onToggleLive={props.onToggleLive}
-        health={props.health}
+        title={title}
+        view={view}
+        link={withParams(view.place, fixedParams(span.from, span.to))}
+        health={health}
       />
-      <main>{props.children}</main>
-      <Shortcuts open={sheet} onClose={() => setSheet(false)} />
+      <main>{children}</main>
+      <Shortcuts open={sheet} onClose={() => setSheet(false)} more={keyHelp ?? []} />
     </>
   );
 }

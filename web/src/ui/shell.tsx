@@ -1,18 +1,22 @@
 /** The frame that does not move: left rail, or a bottom bar on phones. */
 
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import { Icon, type IconName } from "./icon";
 import { Link } from "./navigation";
 import { type Theme, useTheme } from "./theme";
 
-export interface Page {
+export interface PageLink {
   to: string;
   name: string;
   icon: IconName;
+  /** Pages of one group stand together. */
+  group: number;
+  /** Stands in the bar of phones as well. */
+  isMain?: boolean;
 }
 
 export interface ShellProps {
-  pages: readonly Page[];
+  pages: readonly PageLink[];
   current: string;
   who: { name: string; tenant: string; role: string };
   onSignOut: () => void;
@@ -49,13 +53,56 @@ function Foot({ who, onSignOut }: Pick<ShellProps, "who" | "onSignOut">) {
   );
 }
 
-function Links({ pages, current, size }: Pick<ShellProps, "pages" | "current"> & { size: number }) {
-  return pages.map((page) => (
-    <Link key={page.to} to={page.to} current={page.name === current}>
+interface LinksProps {
+  pages: readonly PageLink[];
+  current: string;
+  size: number;
+  onGo?: () => void;
+}
+
+function Links({ pages, current, size, onGo }: LinksProps) {
+  return pages.map((page, index) => (
+    <Link
+      key={page.to}
+      to={page.to}
+      current={page.name === current}
+      className={index > 0 && page.group !== pages[index - 1]?.group ? "first-of-group" : undefined}
+      {...(onGo === undefined ? {} : { onGo })}
+    >
       <Icon name={page.icon} size={size} />
-      {page.name}
+      <span>{page.name}</span>
     </Link>
   ));
+}
+
+/** Every page, on phones, where the bar has room for four. */
+function More({ pages, current, who, onSignOut }: Omit<ShellProps, "children">) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [open, setOpen] = useState(false);
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+    else dialog.current?.close();
+  }, [open]);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <button type="button" onClick={() => setOpen(true)} aria-haspopup="dialog">
+        <Icon name="more" size={20} />
+        <span>More</span>
+      </button>
+      <dialog ref={dialog} className="sheet more" onClose={close} aria-label="All pages">
+        <nav aria-label="All pages">
+          <Links pages={pages} current={current} size={20} onGo={close} />
+        </nav>
+        <Foot who={who} onSignOut={onSignOut} />
+        <form method="dialog">
+          <button type="submit" className="control">
+            Close
+          </button>
+        </form>
+      </dialog>
+    </>
+  );
 }
 
 export function Shell({ pages, current, who, onSignOut, children }: ShellProps) {
@@ -66,16 +113,15 @@ export function Shell({ pages, current, who, onSignOut, children }: ShellProps) 
           <Icon name="pulse" size={18} />
           Secondsight
         </div>
-        <Links pages={pages} current={current} size={16} />
+        <div className="rail-links">
+          <Links pages={pages} current={current} size={16} />
+        </div>
         <Foot who={who} onSignOut={onSignOut} />
       </nav>
       <div className="shell-page">{children}</div>
       <nav className="bottom-bar" aria-label="Pages, narrow">
-        <Links pages={pages} current={current} size={20} />
-        <button type="button" onClick={onSignOut}>
-          <Icon name="leave" size={20} />
-          Sign out
-        </button>
+        <Links pages={pages.filter((page) => page.isMain)} current={current} size={20} />
+        <More pages={pages} current={current} who={who} onSignOut={onSignOut} />
       </nav>
     </div>
   );

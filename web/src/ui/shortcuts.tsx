@@ -2,17 +2,19 @@
 
 import { useEffect, useRef } from "react";
 
-const KEYS: readonly [key: string, does: string][] = [
-  ["/", "find GPUs"],
+export type KeyHelp = readonly (readonly [key: string, does: string])[];
+
+const KEYS: KeyHelp = [
+  ["/", "search, or run a command"],
   ["L", "live or paused"],
-  ["T", "charts or table"],
-  ["[", "GPU before on this host"],
-  ["]", "GPU after on this host"],
+  ["+ −", "narrower or wider window"],
+  [", .", "earlier or later"],
+  ["Y", "copy the link"],
   ["Esc", "one level up"],
   ["?", "this sheet"],
 ];
 
-export function Shortcuts({ open, onClose }: { open: boolean; onClose: () => void }) {
+export function Shortcuts({ open, onClose, more }: { open: boolean; onClose: () => void; more: KeyHelp }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     if (open) dialog.current?.showModal();
@@ -22,7 +24,7 @@ export function Shortcuts({ open, onClose }: { open: boolean; onClose: () => voi
     <dialog ref={dialog} className="sheet" onClose={onClose} aria-labelledby="keys-title">
       <h2 id="keys-title">Keys</h2>
       <dl>
-        {KEYS.map(([key, does]) => (
+        {[...KEYS, ...more].map(([key, does]) => (
           <div key={key}>
             <dt>
               <kbd>{key}</kbd>

@@ -60,13 +60,15 @@ export interface Failure {
   code: string;
   hint: string;
   isRetryable: boolean;
+  /** A grant is missing; the hint says what may be seen instead. */
+  isForbidden: boolean;
 }
 
 export function ErrorState({ failure, onRetry }: { failure: Failure; onRetry: () => void }) {
   return (
     <div className="state" role="alert">
       <h2>
-        <Shape tone="bad" />
+        {failure.isForbidden ? <Icon name="lock" size={14} /> : <Shape tone="bad" />}
         {failure.message}
       </h2>
       {failure.hint !== "" && <p>{failure.hint}</p>}
@@ -86,8 +88,8 @@ export function Badge({
   title,
   children,
 }: {
-  tone?: "warn" | "bad";
-  title?: string;
+  tone?: "warn" | "bad" | undefined;
+  title?: string | undefined;
   children: ReactNode;
 }) {
   return (
@@ -109,12 +111,20 @@ export function StaleBadge({ ageMs, limitMs }: { ageMs: number | null; limitMs: 
 }
 
 /** Counts down to the next try; the picture stays as it was. */
-export function DisconnectedBadge({ nextTryAt, onTry }: { nextTryAt: number; onTry: () => void }) {
+export function DisconnectedBadge({
+  nextTryAt,
+  onTry,
+  reason,
+}: {
+  nextTryAt: number;
+  onTry: () => void;
+  reason?: string;
+}) {
   const now = useNow();
   const seconds = Math.max(0, Math.ceil((nextTryAt - now) / 1000));
   return (
     <span className="disconnected" role="status">
-      <Badge tone="warn">
+      <Badge tone="warn" title={reason}>
         <Icon name="plug" size={12} />
         {seconds > 0 ? `reconnects in ${seconds} s` : "reconnecting"}
       </Badge>

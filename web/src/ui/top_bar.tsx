@@ -1,8 +1,12 @@
-/** What one looks at: which GPUs, which time, whether it follows, how fresh and complete it is. */
+/** What one looks at: which time, whether it follows, how fresh and complete it is; and the way to anywhere else. */
 
-import { type RefObject, useId, useState } from "react";
+import { canCopy, useCopied } from "./copy_as";
 import { Icon, Shape, type Tone } from "./icon";
-import { formatClock, formatDuration, formatRange, formatShortRange } from "./times";
+import { useKeys } from "./keys";
+import { openSearch } from "./search_event";
+import { TimePicker } from "./time_picker";
+import { formatClock, formatDuration } from "./times";
+import type { View } from "./view";
 
 /** What the page's answers say about themselves. */
 export interface Health {
@@ -13,25 +17,22 @@ export interface Health {
   coverageRatio: number | null;
 }
 
+/** A page without samples of its own, such as a catalogue. */
+export const NO_HEALTH: Health = {
+  ageMs: null,
+  staleMs: Number.POSITIVE_INFINITY,
+  completeThrough: null,
+  coverageRatio: null,
+};
+
 export interface TopBarProps {
   title: string;
-  find: string;
-  findRef: RefObject<HTMLInputElement | null>;
-  /** Whether the page holds the list that the box filters; elsewhere it leads there, and phones leave it out. */
-  listHere: boolean;
-  onFind: (text: string) => void;
-  onFindEnter: (text: string) => void;
-  span: { from: number; to: number };
+  view: View;
   /** Address of what is on the screen, with absolute times. */
   link: string;
-  live: boolean;
-  /** How far a paused page is behind the present. */
-  behindMs: number;
-  onToggleLive: () => void;
   health: Health;
 }
 
-const COPIED_MS = 2000;
 const COMPLETE_RATIO = 0.999;
 const LACKING_RATIO = 0.9;
 
@@ -45,61 +46,43 @@ function formatCoverage(ratio: number): string {
   return `${percent === 100 ? "100" : percent.toFixed(1)} %`;
 }
 
-function Find({ find, findRef, listHere, onFind, onFindEnter }: TopBarProps) {
-  const id = useId();
+function SearchButton() {
   return (
-    <search className={listHere ? "find" : "find wide"}>
-      <label htmlFor={id}>
-        <Icon name="search" size={14} />
-        <span className="hidden">Find GPUs</span>
-      </label>
-      <input
-        id={id}
-        ref={findRef}
-        type="search"
-        value={find}
-        placeholder="Find GPUs"
-        autoComplete="off"
-        spellCheck={false}
-        onChange={(event) => onFind(event.target.value)}
-        onKeyDown={(event) => {
-          if (event.key === "Enter") onFindEnter(event.currentTarget.value);
-          if (event.key === "Escape") event.currentTarget.blur();
-        }}
-      />
+    <button type="button" className="find" onClick={openSearch} aria-keyshortcuts="/ Control+K">
+      <Icon name="search" size={14} />
+      <span>Search or run a command</span>
       <kbd aria-hidden="true">/</kbd>
-    </search>
+    </button>
   );
 }
 
-function LiveButton({ live, behindMs, onToggleLive }: TopBarProps) {
+function LiveButton({ view }: { view: View }) {
+  const { live } = view.window;
+  const behindMs = live ? 0 : view.now - view.span.to;
   return (
     <button
       type="button"
       className={live ? "control live" : "control"}
       aria-pressed={live}
-      onClick={onToggleLive}
+      onClick={view.actions.toggleLive}
+      title={live ? "The window follows the newest data" : "The window stands still"}
     >
       <Icon name={live ? "pause" : "play"} size={14} />
       {live ? "Live" : "Paused"}
-      {!live && behindMs > 0 && <small className="wide">{formatDuration(behindMs)} behind</small>}
+      {behindMs > 0 && <small className="wide">{formatDuration(behindMs)} behind</small>}
     </button>
   );
 }
 
-/** Browsers give the clipboard to secure pages alone; elsewhere there is no button. */
 function CopyLink({ link }: { link: string }) {
-  const [copied, setCopied] = useState(false);
-  if (!("clipboard" in navigator)) return null;
-  const copy = async () => {
-    await navigator.clipboard.writeText(new URL(link, location.href).href);
-    setCopied(true);
-    setTimeout(() => setCopied(false), COPIED_MS);
-  };
+  const { copied, copy } = useCopied();
+  const run = () => void copy("link", new URL(link, location.href).href);
+  useKeys({ y: () => canCopy() && run() });
+  if (!canCopy()) return null;
   return (
-    <button type="button" className="control quiet copy wide" onClick={() => void copy()}>
+    <button type="button" className="control quiet copy wide" onClick={run}>
       <Icon name="link" size={14} />
-      <span aria-live="polite">{copied ? "Copied" : "Copy link"}</span>
+      <span aria-live="polite">{copied === null ? "Copy link" : "Copied"}</span>
     </button>
   );
 }
@@ -107,7 +90,7 @@ function CopyLink({ link }: { link: string }) {
 function Coverage({ ratio }: { ratio: number | null }) {
   if (ratio === null) return null;
   return (
-    <span className="fact">
+    <span className="fact" title="Samples stored of those expected">
       <Shape tone={coverageTone(ratio)} />
       coverage <b>{formatCoverage(ratio)}</b>
     </span>
@@ -118,20 +101,20 @@ function Fresh({ health }: { health: Health }) {
   if (health.ageMs === null) return null;
   const stale = health.ageMs > health.staleMs;
   return (
-    <span className={stale ? "fact stale" : "fact"}>
+    <span className={stale ? "fact stale" : "fact"} title="Age of the newest sample">
       {stale ? "old" : "fresh"} <b>{formatDuration(health.ageMs)}</b>
     </span>
   );
 }
 
-function Health({ health }: { health: Health }) {
+function Facts({ health }: { health: Health }) {
   return (
     <div className="facts">
       <span className="wide">
         <Fresh health={health} />
       </span>
       {health.completeThrough !== null && (
-        <span className="fact wide">
+        <span className="fact wide" title="Every sample before this time has come">
           complete through <b>{formatClock(health.completeThrough)}</b>
         </span>
       )}
@@ -140,28 +123,25 @@ function Health({ health }: { health: Health }) {
   );
 }
 
-export function TopBar(props: TopBarProps) {
-  const { from, to } = props.span;
+export function TopBar({ title, view, link, health }: TopBarProps) {
   return (
     <header className="top">
       <div className="top-row">
-        <span className="top-title narrow">{props.title}</span>
-        <Find {...props} />
-        <span className="control time wide" role="group" aria-label="time range">
-          <Icon name="calendar" size={14} />
-          {formatRange(from, to)} <small>UTC</small>
+        <span className="top-title narrow">{title}</span>
+        <SearchButton />
+        <span className="wide">
+          <TimePicker view={view} />
         </span>
+        <LiveButton view={view} />
         <span className="push">
-          <Health health={props.health} />
+          <Facts health={health} />
         </span>
-        <LiveButton {...props} />
-        <CopyLink link={props.link} />
+        <CopyLink link={link} />
       </div>
       <div className="top-row narrow">
-        <Icon name="calendar" size={12} />
-        <span>{formatShortRange(from, to)} UTC</span>
+        <TimePicker view={view} />
         <span className="push">
-          <Fresh health={props.health} />
+          <Fresh health={health} />
         </span>
       </div>
     </header>

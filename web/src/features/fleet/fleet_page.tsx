@@ -1,157 +1,167 @@
-/** The fleet at a glance, and every GPU of it. */
+/** The fleet at a glance. */
 
-import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
-import { catalogQuery, fleetQuery, gpusQuery, type GpuList as List } from "../../api/fleet";
-import { ageNow, platformOffset } from "../../api/meta";
-import { parseWindow, RANGES, rangeOf } from "../../model/window";
-import { toFailure } from "../../ui/failure";
-import { navigate, type Place, usePlace, withParams } from "../../ui/navigation";
-import { useNow } from "../../ui/now";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { bandName, bandsQuery } from "../../api/bands";
+import { eventsQuery } from "../../api/events";
+import { catalogQuery, fleetQuery, gpusQuery } from "../../api/fleet";
+import { BAND_METRICS, Bands } from "../../panels/bands";
+import { Counts, Verdict } from "../../panels/counts";
+import { EventPanel } from "../../panels/event_panel";
+import { useFindings } from "../../panels/findings";
+import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
+import { healthOf } from "../../panels/health";
+import { MapPanel } from "../../panels/map/map_panel";
+import { Scrub } from "../../panels/map/scrub";
+import { useNames } from "../../panels/names";
+import { useScrub } from "../../panels/scrub_state";
+import { TopPanel } from "../../panels/top_panel";
 import { Page } from "../../ui/page";
-import { Segment } from "../../ui/segment";
-import { DisconnectedBadge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
-import { formatNumber } from "../../ui/units";
-import { windowActions } from "../../ui/window_actions";
-import { Bands } from "./bands";
-import { Counts, Verdict } from "./counts";
-import { GpuList } from "./gpu_list";
-import { parseSort } from "./gpu_rows";
-import "./fleet.css";
+import { Answered } from "../../ui/panel";
+import { useView, type View } from "../../ui/view";
+import "../../panels/lists.css";
 
 const DEFAULT_RANGE = "1h";
 const STALE_MS = 30_000;
-const RETRY_MS = 5000;
+const TEMPERATURE = "gpu_temperature_celsius";
+const TICKS = 100;
+const EVERYWHERE = {};
 
-function newestOf(list: List | undefined): number | undefined {
-  let most: number | undefined;
-  for (const gpu of list?.gpus ?? []) {
-    if (gpu.lastSeen !== null && (most === undefined || gpu.lastSeen > most)) most = gpu.lastSeen;
-  }
-  return most;
-}
-
-function ListPanel({ place, tall }: { place: Place; tall: boolean }) {
-  const gpus = useQuery(gpusQuery);
-  const { data: catalog } = useQuery(catalogQuery);
-  const now = useNow();
-  const params = new URLSearchParams(place.search);
-  const newest = useMemo(() => newestOf(gpus.data), [gpus.data]);
-  const list = gpus.data;
-  const offset = list === undefined ? 0 : platformOffset(list.meta, newest);
+function TimedMap({ view, at, setAt }: { view: View } & ReturnType<typeof useScrub>) {
+  const names = useNames();
+  const client = useQueryClient();
+  const { lasting } = useFindings(EVERYWHERE, at);
+  const events = useQuery(eventsQuery({ severity: "error,critical", window: view.window, limit: TICKS }));
+  const bands = useQuery({
+    ...bandsQuery(
+      { metrics: BAND_METRICS, aggregates: ["avg", "min", "max"], filters: EVERYWHERE, window: view.window },
+      client,
+    ),
+    enabled: false,
+  });
+  const hottest = bands.data?.columns.values[bandName(TEMPERATURE, "max")];
   return (
-    <section className={tall ? "panel gpu-panel tall" : "panel gpu-panel"} aria-label="List of GPUs">
-      <div className="panel-head">
-        <h2>GPUs</h2>
-        <span className="sub">{list === undefined ? "" : formatNumber(list.gpus.length)}</span>
-        <span className="push">
-          {gpus.isError && list !== undefined && (
-            <DisconnectedBadge nextTryAt={gpus.errorUpdatedAt + RETRY_MS} onTry={() => void gpus.refetch()} />
-          )}
-          {list !== undefined && <StaleBadge ageMs={ageNow(list.meta, now)} limitMs={STALE_MS} />}
-        </span>
-      </div>
-      {list === undefined && gpus.error !== null && (
-        <ErrorState failure={toFailure(gpus.error)} onRetry={() => void gpus.refetch()} />
-      )}
-      {list === undefined && gpus.error === null && <Skeleton height={240} waitsFor="the list of GPUs" />}
-      {list !== undefined && list.gpus.length === 0 && (
-        <Empty title="No GPU has reported yet" command="secondsight up --simulate 200x8">
-          An agent on a GPU host, or a simulated fleet, fills this list within seconds.
-        </Empty>
-      )}
-      {list !== undefined && list.gpus.length > 0 && (
-        <GpuList
-          gpus={list.gpus}
-          catalog={catalog}
-          find={params.get("q") ?? ""}
-          sort={parseSort(params.get("sort"))}
-          onSort={(sort) => navigate(withParams(place, { sort }), { replace: true })}
-          now={now + offset}
-        />
-      )}
-    </section>
+    <MapPanel cluster="" view={view} at={at} lasting={lasting} gpus={names}>
+      <Scrub
+        from={view.span.from}
+        to={view.span.to}
+        at={at}
+        onAt={setAt}
+        events={events.data?.events ?? []}
+        spark={
+          hottest === undefined
+            ? null
+            : { ts: bands.data?.columns.ts ?? [], values: hottest, label: "hottest GPU, °C" }
+        }
+      />
+    </MapPanel>
   );
 }
 
-function useFrame(title: string) {
-  const place = usePlace();
-  const fleet = useQuery(fleetQuery);
-  const now = useNow();
-  const window = parseWindow(place.search, DEFAULT_RANGE);
-  const second = Math.floor(now / 1000) * 1000;
-  const span = window.live ? { from: second - window.lengthMs, to: second } : window;
-  const meta = fleet.data?.meta;
-  const actions = windowActions({ place, window, span, defaultRange: DEFAULT_RANGE });
-  const page = {
-    title,
-    find: new URLSearchParams(place.search).get("q") ?? "",
-    onFind: (text: string) => navigate(withParams(place, { q: text }), { replace: true }),
-    span,
-    live: window.live,
-    behindMs: window.live ? 0 : now - span.to,
-    onToggleLive: actions.toggleLive,
-    health: {
-      ageMs: meta === undefined ? null : ageNow(meta, now),
-      staleMs: STALE_MS,
-      completeThrough: meta?.completeThrough ?? null,
-      coverageRatio: meta?.coverage?.ratio ?? null,
-    },
-  };
-  return { place, fleet, window, actions, page };
+function Lists({ view }: { view: View }) {
+  const names = useNames();
+  return (
+    <div className="lists">
+      <EventPanel
+        title="Newest findings"
+        asked={{ severity: "warning,error,critical", window: view.window, limit: 5 }}
+        view={view}
+        names={names}
+        all={{ severity: "warning,error,critical" }}
+      />
+      <TopPanel
+        title="Hottest"
+        sub="5 min, max"
+        asked={{ metric: TEMPERATURE, aggregate: "max", window: "5m", n: 5, by: "gpu" }}
+        view={view}
+        names={names}
+        none="No GPU tells its temperature."
+      />
+      <TopPanel
+        title="Idlest, allocated"
+        sub="15 min, mean use"
+        asked={{ metric: "gpu_utilization_ratio", window: "15m", n: 8, by: "job", order: "lowest" }}
+        view={view}
+        names={names}
+        none="No job holds a GPU."
+      />
+      <TopPanel
+        title="Slowest"
+        sub="step lag behind the median"
+        asked={{ metric: "training_rank_step_lag_seconds", window: "5m", n: 5, by: "job" }}
+        view={view}
+        names={names}
+        none="No job tells how far its ranks lag."
+      />
+    </div>
+  );
 }
 
 export function FleetPage() {
-  const { place, fleet, window, actions, page } = useFrame("Fleet");
+  const view = useView(DEFAULT_RANGE);
+  const fleet = useQuery(fleetQuery);
+  const gpus = useQuery(gpusQuery());
   const { data: catalog } = useQuery(catalogQuery);
+  const { lasting } = useFindings(EVERYWHERE);
+  const scrub = useScrub(view);
   const isEmpty = fleet.data !== undefined && fleet.data.total === 0;
   return (
-    <Page {...page}>
+    <Page
+      title="Fleet"
+      view={view}
+      health={healthOf(fleet.data?.meta, view.now, STALE_MS)}
+      keys={{ f: focusFilter }}
+      keyHelp={[
+        ["F", "filter the list"],
+        ["arrows", "walk the map; Enter opens, C compares"],
+      ]}
+    >
       <div className="say">
         <h1>Fleet</h1>
-        {fleet.data !== undefined && !isEmpty && <Verdict fleet={fleet.data} catalog={catalog} />}
-        <span className="push">
-          <Segment
-            label="range"
-            choices={RANGES.map((range) => ({ value: range.name, label: range.label }))}
-            value={rangeOf(window)}
-            onChoose={actions.choose}
+        {fleet.data !== undefined && !isEmpty && (
+          <Verdict
+            fleet={fleet.data}
+            gpus={gpus.data?.gpus}
+            lasting={lasting}
+            catalog={catalog}
+            view={view}
           />
-        </span>
+        )}
       </div>
-      {fleet.data === undefined && fleet.error === null && (
+      {fleet.data === undefined ? (
         <section className="panel counts-waiting">
-          <Skeleton height={76} waitsFor="the summary of the fleet" />
+          <Answered query={fleet} waitsFor="the summary of the fleet" height={76}>
+            {() => null}
+          </Answered>
         </section>
+      ) : (
+        <Counts sums={fleet.data} gpus={gpus.data?.gpus} lasting={lasting} catalog={catalog} />
       )}
-      {fleet.data === undefined && fleet.error !== null && (
-        <section className="panel counts-waiting">
-          <ErrorState failure={toFailure(fleet.error)} onRetry={() => void fleet.refetch()} />
-        </section>
-      )}
-      {fleet.data !== undefined && <Counts fleet={fleet.data} catalog={catalog} />}
+      {!isEmpty && <TimedMap view={view} {...scrub} />}
       {!isEmpty && (
-        <Bands
-          ready={fleet.isFetched}
-          window={window}
-          catalog={catalog}
-          onZoom={actions.zoom}
-          onZoomOut={actions.zoomOut}
-        />
+        <Bands ready={fleet.isFetched} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub.at} />
       )}
-      <ListPanel place={place} tall={false} />
+      {!isEmpty && <Lists view={view} />}
+      <GpuPanel query={gpus} view={view} height={392} />
     </Page>
   );
 }
 
 export function GpusPage() {
-  const { place, page } = useFrame("GPUs");
+  const view = useView(DEFAULT_RANGE);
+  const gpus = useQuery(gpusQuery());
   return (
-    <Page {...page} keys={{ escape: () => navigate("/") }}>
+    <Page
+      title="GPUs"
+      view={view}
+      health={healthOf(gpus.data?.meta, view.now, STALE_MS)}
+      up="/"
+      keys={{ f: focusFilter }}
+      keyHelp={[["F", "filter the list"]]}
+    >
       <div className="say">
         <h1>GPUs</h1>
       </div>
-      <ListPanel place={place} tall />
+      <GpuPanel query={gpus} view={view} height="page" />
     </Page>
   );
 }

@@ -1,47 +1,34 @@
 /** Which card this is, what it does, and how it stands now. */
 
-import { type Catalog, type Gpu, type Status, unitOf } from "../../api/fleet";
+import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
 import { type Columns, newest } from "../../model/columns";
-import { Icon, StatusWord, type Tone } from "../../ui/icon";
-import { Link } from "../../ui/navigation";
+import { stepsTo } from "../../panels/ladder";
+import { GpuStatus } from "../../panels/status";
+import { Crumbs, type Siblings } from "../../ui/crumbs";
 import { formatDuration } from "../../ui/times";
 import { formatValue } from "../../ui/units";
-
-const TONES: Record<Status, Tone> = { reporting: "ok", silent: "warn", lost: "bad", unknown: "none" };
-const WORDS: Record<Status, string> = {
-  reporting: "Reporting",
-  silent: "Silent",
-  lost: "Lost",
-  unknown: "Unknown",
-};
+import type { View } from "../../ui/view";
 
 export function titleOf(gpu: Gpu | undefined, id: string): string {
   if (gpu === undefined) return id;
   return gpu.index === null ? gpu.host : `${gpu.host} · GPU ${gpu.index}`;
 }
 
-export function GpuHeader({ gpu, id }: { gpu: Gpu | undefined; id: string }) {
-  const find = (text: string) => `/gpus?q=${encodeURIComponent(text)}`;
+export interface GpuHeaderProps {
+  gpu: Gpu | undefined;
+  id: string;
+  view: View;
+  siblings: Siblings;
+}
+
+export function GpuHeader({ gpu, id, view, siblings }: GpuHeaderProps) {
   return (
     <div className="gpu-header">
-      <nav className="crumbs" aria-label="Where this GPU is">
-        <Link to="/">Fleet</Link>
-        {[gpu?.cluster, gpu?.rack, gpu?.host].filter(Boolean).map((name) => (
-          <span key={name}>
-            <Icon name="right" size={12} />
-            <Link to={find(name ?? "")}>{name}</Link>
-          </span>
-        ))}
-      </nav>
+      <Crumbs steps={stepsTo(gpu, view)} siblings={siblings} />
       <div className="gpu-title">
         <h1>{titleOf(gpu, id)}</h1>
         <span>{gpu?.product}</span>
         {gpu !== undefined && <span className="mono">{id}</span>}
-        {gpu !== undefined && gpu.job !== "" && (
-          <Link to={find(gpu.job)} className="job">
-            {gpu.job}
-          </Link>
-        )}
       </div>
     </div>
   );
@@ -107,7 +94,7 @@ export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
   return (
     <section className="panel verdict" aria-label="State now">
       <div className="verdict-state">
-        <StatusWord tone={TONES[status]} word={WORDS[status]} />
+        <GpuStatus status={status} />
         <div>
           {ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`}
         </div>

@@ -1,46 +1,39 @@
 /** One GPU, by the second. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { eventsQuery } from "../../api/events";
 import { catalogQuery, gpuQuery } from "../../api/fleet";
 import { ageNow, platformOffset } from "../../api/meta";
-import { type Answer, pollEvery, telemetryQuery } from "../../api/series";
-import { createCursor } from "../../chart/cursor";
-import { TimeAxis } from "../../chart/time_axis";
-import {
-  parseResolution,
-  parseWindow,
-  RANGES,
-  rangeOf,
-  resolutionFor,
-  type Window,
-} from "../../model/window";
-import { toFailure } from "../../ui/failure";
-import { navigate, usePlace, withParams } from "../../ui/navigation";
-import { useNow } from "../../ui/now";
+import { type Answer, pollEvery, telemetryAddress, telemetryQuery } from "../../api/series";
+import { parseResolution, resolutionFor, type Window } from "../../model/window";
+import { healthOf } from "../../panels/health";
+import { gpuPath, hostPath } from "../../panels/ladder";
+import { TimelinePanel } from "../../panels/rows/timeline_panel";
+import { CopyAs, toCurl } from "../../ui/copy_as";
+import { beside } from "../../ui/crumbs";
+import { navigate } from "../../ui/navigation";
 import { Page } from "../../ui/page";
-import { Segment } from "../../ui/segment";
-import { Badge, DisconnectedBadge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
-import { formatClock, formatTick } from "../../ui/times";
-import { windowActions } from "../../ui/window_actions";
+import { keepWindow, useView, type View, withOffset } from "../../ui/view";
+import { Dossier } from "./dossier";
 import { GpuHeader, titleOf, Verdict } from "./gpu_header";
-import { Peers, pathOf, siblings, usePeers } from "./peers";
-import { SampleTable } from "./sample_table";
-import { ThemeRow } from "./theme_row";
-import { METRICS, THEMES } from "./themes";
-import { hasData, toView, type View } from "./view";
+import { Peers, usePeers } from "./peers";
+import { METRICS, THEMES, THROTTLE } from "./themes";
 import "./gpu.css";
 
 const DEFAULT_RANGE = "15m";
 const STALE_MS = 15_000;
-const RETRY_MS = 5000;
+const EVENTS = 300;
+const LANES = [THROTTLE];
+
+function askedOf(gpuId: string, window: Window) {
+  const lengthMs = window.live ? window.lengthMs : window.to - window.from;
+  return { gpuId, metrics: METRICS, window, resolution: resolutionFor(lengthMs) };
+}
 
 function useTelemetry(gpuId: string, window: Window) {
   const client = useQueryClient();
-  const lengthMs = window.live ? window.lengthMs : window.to - window.from;
-  const asked = { gpuId, metrics: METRICS, window, resolution: resolutionFor(lengthMs) };
   return useQuery({
-    ...telemetryQuery(asked, client),
+    ...telemetryQuery(askedOf(gpuId, window), client),
     refetchInterval: (query) => {
       if (!window.live) return false;
       const resolution = parseResolution(query.state.data?.meta.resolution ?? "");
@@ -49,199 +42,91 @@ function useTelemetry(gpuId: string, window: Window) {
   });
 }
 
-/** What is on the screen: the window, sliding with the platform's clock while live. */
-function spanOf(window: Window, answer: Answer | undefined, now: number): { from: number; to: number } {
-  if (!window.live) return window;
-  const offset = answer === undefined ? 0 : platformOffset(answer.meta, answer.columns.ts.at(-1));
-  const to = Math.floor((now + offset) / 1000) * 1000;
-  return { from: to - window.lengthMs, to };
+/** The platform's clock minus this one, as the newest answer tells. */
+function offsetOf(answer: Answer | undefined): number {
+  return answer === undefined ? 0 : platformOffset(answer.meta, answer.columns.ts.at(-1));
 }
 
-function ResolutionBadge({ answer }: { answer: Answer }) {
-  const { resolution, tier } = answer.meta;
-  const parts = [resolution, resolution === "1s" ? "raw" : "rollup", tier === "" ? "" : `${tier} tier`];
-  return <Badge title="Resolution and tier of what is drawn">{parts.filter(Boolean).join(" · ")}</Badge>;
-}
-
-function GapBadge({ view }: { view: View }) {
-  if (view.gaps.length === 0) return null;
-  const times = view.gaps.map((gap) => `${formatClock(gap.start)} to ${formatClock(gap.end)}`).join(", ");
-  return (
-    <Badge tone="warn" title={times}>
-      {view.gaps.length === 1 ? "1 gap" : `${view.gaps.length} gaps`}
-    </Badge>
-  );
-}
-
-function ChartsWaiting() {
-  return THEMES.map((theme, index) => (
-    <section key={theme.title} className="theme-row" aria-label={theme.title}>
-      <div className="gutter">
-        <h2>{theme.title}</h2>
-      </div>
-      <div className="theme-plot">
-        <Skeleton height={theme.heightPx + 20} waitsFor="the samples of this GPU" quiet={index > 0} />
-      </div>
-    </section>
-  ));
-}
-
-interface ChartsProps {
-  view: View;
-  onZoom: (span: [number, number]) => void;
-  onZoomOut: () => void;
-}
-
-function Charts({ view, onZoom, onZoomOut }: ChartsProps) {
-  const { data: catalog } = useQuery(catalogQuery);
-  const [cursor] = useState(createCursor);
-  return (
-    <>
-      {THEMES.filter((theme) => hasData(theme, view.columns)).map((theme) => (
-        <ThemeRow
-          key={theme.title}
-          theme={theme}
-          view={view}
-          catalog={catalog}
-          cursor={cursor}
-          onZoom={onZoom}
-          onZoomOut={onZoomOut}
-        />
-      ))}
-      <div className="axis-row">
-        <TimeAxis x={view.x} cursor={cursor} tick={formatTick} clock={formatClock} />
-      </div>
-    </>
-  );
-}
-
-/** The same function for ever, which does what the newest one does. */
-function useSteady<A extends unknown[]>(action: (...args: A) => void): (...args: A) => void {
-  const latest = useRef(action);
-  useEffect(() => {
-    latest.current = action;
-  });
-  return useCallback((...args: A) => latest.current(...args), []);
+function forms(id: string, view: View) {
+  const address = (format: string) => telemetryAddress(askedOf(id, view.window), view.span, format);
+  return [
+    { name: "curl, JSON", text: () => toCurl(address("columns")) },
+    { name: "curl, CSV", text: () => toCurl(address("csv")) },
+    {
+      name: "PromQL",
+      text: () => METRICS.map((metric) => `${metric}{gpu="${id}"}`).join("\n"),
+    },
+    { name: "id of the GPU", text: () => id },
+  ];
 }
 
 export function GpuPage({ id }: { id: string }) {
-  const place = usePlace();
-  const now = useNow();
-  const window = parseWindow(place.search, DEFAULT_RANGE);
+  const plain = useView(DEFAULT_RANGE);
   const gpu = useQuery(gpuQuery(id));
-  const telemetry = useTelemetry(id, window);
+  const telemetry = useTelemetry(id, plain.window);
   const { data: catalog } = useQuery(catalogQuery);
+  const events = useQuery(eventsQuery({ gpu: id, window: plain.window, limit: EVENTS }));
   const answer = telemetry.data;
-  const span = spanOf(window, answer, now);
-  const actions = windowActions({ place, window, span, defaultRange: DEFAULT_RANGE });
-  const zoom = useSteady(actions.zoom);
-  const zoomOut = useSteady(actions.zoomOut);
-  const { from, to } = span;
-  const isTable = new URLSearchParams(place.search).get("view") === "table";
-  const show = (kind: string) =>
-    navigate(withParams(place, { view: kind === "table" ? kind : undefined }), { replace: true });
+  const view = withOffset(plain, offsetOf(answer));
   const peers = usePeers(gpu.data?.host);
-  const beside = siblings(peers, id);
-  const ageMs = answer === undefined ? null : ageNow(answer.meta, now);
-  const liveAgeMs = window.live ? ageMs : null;
-  const isStale = liveAgeMs !== null && liveAgeMs > STALE_MS;
-  const view = useMemo(
-    () => (answer === undefined ? undefined : toView(answer, { from, to }, isStale)),
-    [answer, from, to, isStale],
-  );
+  const places = peers.map((peer) => ({
+    name: `GPU ${peer.index ?? peer.id.slice(-6)}`,
+    to: keepWindow(view, gpuPath(peer.id), { view: view.params.get("view") ?? undefined }),
+  }));
+  const siblings = { kind: "GPUs of this host", places, current: placeName(peers, id) };
+  const next = beside(siblings);
+  const ageMs = answer === undefined ? null : ageNow(answer.meta, view.now);
+  const up = gpu.data === undefined ? "/gpus" : keepWindow(view, hostPath(gpu.data.host));
+  const isTable = view.params.get("view") === "table";
   return (
     <Page
       title={titleOf(gpu.data, id)}
-      span={span}
-      live={window.live}
-      behindMs={window.live ? 0 : now - to}
-      onToggleLive={actions.toggleLive}
+      view={view}
       health={{
-        ageMs: liveAgeMs,
-        staleMs: STALE_MS,
-        completeThrough: answer?.meta.completeThrough ?? null,
-        coverageRatio: answer?.meta.coverage?.ratio ?? null,
+        ...healthOf(answer?.meta, view.now, STALE_MS),
+        ageMs: view.window.live ? ageMs : null,
       }}
+      up={up}
       keys={{
-        t: () => show(isTable ? "charts" : "table"),
-        "[": () => beside !== null && navigate(pathOf(beside.before, place)),
-        "]": () => beside !== null && navigate(pathOf(beside.after, place)),
-        escape: () => navigate("/gpus"),
+        t: () => view.set({ view: isTable ? undefined : "table" }),
+        "[": () => next !== null && navigate(next.before.to),
+        "]": () => next !== null && navigate(next.after.to),
       }}
+      keyHelp={[
+        ["T", "charts or table"],
+        ["[ ]", "GPU before or after on this host"],
+      ]}
     >
       <div className="gpu-top">
-        <GpuHeader gpu={gpu.data} id={id} />
-        <Peers peers={peers} id={id} place={place} catalog={catalog} />
+        <GpuHeader gpu={gpu.data} id={id} view={view} siblings={siblings} />
+        <CopyAs forms={forms(id, view)} />
       </div>
       <Verdict gpu={gpu.data} columns={answer?.columns} catalog={catalog} ageMs={ageMs} />
-      <section className="panel timeline" aria-label="Time line">
-        <div className="timeline-bar">
-          <Segment
-            label="range"
-            choices={RANGES.map((range) => ({ value: range.name, label: range.label }))}
-            value={rangeOf(window)}
-            onChoose={actions.choose}
-          />
-          <span className="badges">
-            {telemetry.isError && answer !== undefined ? (
-              <DisconnectedBadge
-                nextTryAt={telemetry.errorUpdatedAt + RETRY_MS}
-                onTry={() => void telemetry.refetch()}
-              />
-            ) : (
-              <StaleBadge ageMs={liveAgeMs} limitMs={STALE_MS} />
-            )}
-            {answer?.meta.partial === true && (
-              <Badge tone="warn">partial: {answer.meta.warnings.join("; ")}</Badge>
-            )}
-            {view !== undefined && <GapBadge view={view} />}
-            {answer !== undefined && <ResolutionBadge answer={answer} />}
-          </span>
-          <Segment
-            label="show as"
-            choices={[
-              { value: "charts", label: "Charts" },
-              { value: "table", label: "Table" },
-            ]}
-            value={isTable ? "table" : "charts"}
-            onChoose={show}
-          />
-        </div>
-        <TimelineBody
+      <div className="gpu-body">
+        <TimelinePanel
+          title="Time line"
+          query={telemetry}
           view={view}
-          error={telemetry.error}
-          onRetry={() => void telemetry.refetch()}
-          isTable={isTable}
-          onZoom={zoom}
-          onZoomOut={zoomOut}
+          specs={THEMES}
+          lanes={LANES}
+          events={events.data?.events ?? []}
+          ageMs={view.window.live ? ageMs : null}
+          staleMs={STALE_MS}
+          none={{
+            title: "No sample in this window",
+            hint: "This GPU sent nothing in this time. A wider range may hold its last samples; the gaps page says why there are no newer ones.",
+          }}
         />
-      </section>
+        <aside className="side" aria-label="About this GPU">
+          <Peers peers={peers} id={id} view={view} catalog={catalog} />
+          <Dossier gpu={gpu.data} id={id} view={view} catalog={catalog} />
+        </aside>
+      </div>
     </Page>
   );
 }
 
-interface BodyProps {
-  view: View | undefined;
-  error: Error | null;
-  onRetry: () => void;
-  isTable: boolean;
-  onZoom: (span: [number, number]) => void;
-  onZoomOut: () => void;
-}
-
-function TimelineBody({ view, error, onRetry, isTable, onZoom, onZoomOut }: BodyProps) {
-  const { data: catalog } = useQuery(catalogQuery);
-  if (view === undefined) {
-    return error === null ? <ChartsWaiting /> : <ErrorState failure={toFailure(error)} onRetry={onRetry} />;
-  }
-  if (view.columns.ts.length === 0) {
-    return (
-      <Empty title="No sample in this window">
-        This GPU sent nothing between {formatClock(view.x[0])} and {formatClock(view.x[1])} UTC. A wider range
-        may hold its last samples; the log of its host's agent says why there are no newer ones.
-      </Empty>
-    );
-  }
-  if (isTable) return <SampleTable view={view} catalog={catalog} />;
-  return <Charts view={view} onZoom={onZoom} onZoomOut={onZoomOut} />;
+function placeName(peers: ReturnType<typeof usePeers>, id: string): string {
+  const gpu = peers.find((peer) => peer.id === id);
+  return gpu === undefined ? id.slice(0, 12) : `GPU ${gpu.index ?? gpu.id.slice(-6)}`;
 }

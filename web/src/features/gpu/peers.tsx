@@ -2,32 +2,13 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { type Catalog, type Gpu, hostQuery, unitOf } from "../../api/fleet";
-import { Link, type Place, withParams } from "../../ui/navigation";
+import { heatStep } from "../../model/heat";
+import { gpuPath } from "../../panels/ladder";
+import { Link } from "../../ui/navigation";
 import { formatValue } from "../../ui/units";
+import { keepWindow, type View } from "../../ui/view";
 
 const TEMPERATURE = "gpu_temperature_celsius";
-/** Where the eight steps of heat begin: ordinary values stay quiet, the last 20 degrees have hue. */
-const STEPS_CELSIUS = [30, 42, 54, 66, 73, 78, 83, 88];
-
-/** Step of the heat scale, 0 to 7; null where the value is missing. */
-export function heatStep(celsius: number | null | undefined): number | null {
-  if (celsius === null || celsius === undefined) return null;
-  return Math.max(0, STEPS_CELSIUS.filter((start) => celsius >= start).length - 1);
-}
-
-/** GPUs before and after this one on its host, going round at the ends. */
-export function siblings(peers: readonly Gpu[], id: string): { before: Gpu; after: Gpu } | null {
-  const at = peers.findIndex((gpu) => gpu.id === id);
-  const before = peers.at(at - 1);
-  const after = peers[(at + 1) % peers.length];
-  if (at < 0 || peers.length < 2 || before === undefined || after === undefined) return null;
-  return { before, after };
-}
-
-/** Address of the same view of another GPU. */
-export function pathOf(gpu: Gpu, place: Place): string {
-  return withParams({ path: `/gpus/${encodeURIComponent(gpu.id)}`, search: place.search }, {});
-}
 
 export function usePeers(host: string | undefined): readonly Gpu[] {
   return useQuery(hostQuery(host ?? "")).data ?? [];
@@ -36,17 +17,17 @@ export function usePeers(host: string | undefined): readonly Gpu[] {
 interface PeerProps {
   gpu: Gpu;
   isThis: boolean;
-  place: Place;
+  view: View;
   catalog: Catalog | undefined;
 }
 
-function Peer({ gpu, isThis, place, catalog }: PeerProps) {
+function Peer({ gpu, isThis, view, catalog }: PeerProps) {
   const celsius = gpu.status === "reporting" ? gpu.values[TEMPERATURE] : null;
   const step = heatStep(celsius);
   const [figure, unit = ""] = formatValue(celsius, TEMPERATURE, unitOf(catalog, TEMPERATURE)).split("\u00a0");
   return (
     <Link
-      to={pathOf(gpu, place)}
+      to={keepWindow(view, gpuPath(gpu.id))}
       className={step === null ? "peer absent" : `peer heat-${step}`}
       current={isThis}
     >
@@ -60,18 +41,23 @@ function Peer({ gpu, isThis, place, catalog }: PeerProps) {
 export interface PeersProps {
   peers: readonly Gpu[];
   id: string;
-  place: Place;
+  view: View;
   catalog: Catalog | undefined;
 }
 
-export function Peers({ peers, id, place, catalog }: PeersProps) {
+export function Peers({ peers, id, view, catalog }: PeersProps) {
   if (peers.length < 2) return null;
   return (
-    <nav className="peers" aria-label="GPUs of this host by temperature">
-      <span className="peers-name">On this host, °C</span>
-      {peers.map((gpu) => (
-        <Peer key={gpu.id} gpu={gpu} isThis={gpu.id === id} place={place} catalog={catalog} />
-      ))}
-    </nav>
+    <section className="panel">
+      <div className="panel-head">
+        <h2>Peers on this host</h2>
+        <span className="sub">°C</span>
+      </div>
+      <nav className="peers" aria-label="GPUs of this host by temperature">
+        {peers.map((gpu) => (
+          <Peer key={gpu.id} gpu={gpu} isThis={gpu.id === id} view={view} catalog={catalog} />
+        ))}
+      </nav>
+    </section>
   );
 }

@@ -1,33 +1,11 @@
 /** Which metrics of a GPU belong on one chart, and how it is bounded. A new panel is one entry here. */
 
-import type { YRange } from "../../chart/axis";
-import type { Stroke } from "../../chart/options";
-
-export interface ThemeLine {
-  metric: string;
-  label: string;
-  /** Head of its column in the table, where the label says too little or too much. */
-  head?: string;
-  stroke: Stroke;
-}
-
-export interface Theme {
-  title: string;
-  heightPx: number;
-  y: YRange;
-  lines: readonly ThemeLine[];
-  area?: boolean;
-  /** Metric whose newest value is the top of the axis. */
-  ceiling?: string;
-  /** Metric whose newest value is drawn as a limit, and what it is called. */
-  limit?: { metric: string; label: string };
-  /** Smallest move worth a word in the sentence above, in the metric's unit. */
-  noise: number;
-}
+import type { LaneSpec, RowSpec } from "../../panels/rows/spec";
+import { metricsOf } from "../../panels/rows/spec";
 
 const GIGA = 1e9;
 
-export const THEMES: readonly Theme[] = [
+export const THEMES: readonly RowSpec[] = [
   {
     title: "Activity",
     heightPx: 96,
@@ -100,13 +78,17 @@ export const THEMES: readonly Theme[] = [
   },
 ];
 
+/** Why the clocks are not at their highest. */
+export const THROTTLE: LaneSpec = {
+  title: "Clocks held",
+  metric: "gpu_clock_event_reasons",
+  lanes: [
+    { bit: 64, token: "warn-mark" },
+    { bit: 32, token: "s5" },
+    { bit: 128, token: "bad-mark" },
+    { bit: 4, token: "ghost" },
+  ],
+};
+
 /** Every metric that the charts read, once each. */
-export const METRICS: readonly string[] = [
-  ...new Set(
-    THEMES.flatMap((theme) => [
-      ...theme.lines.map((line) => line.metric),
-      ...(theme.ceiling === undefined ? [] : [theme.ceiling]),
-      ...(theme.limit === undefined ? [] : [theme.limit.metric]),
-    ]),
-  ),
-];
+export const METRICS: readonly string[] = metricsOf(THEMES, [THROTTLE]);

@@ -1,16 +1,16 @@
-/** What all charts of a GPU share: the data, its gaps, its units. */
+/** What all charts of a time line share: the data, its gaps, its units. */
 
 import { type Catalog, unitOf } from "../../api/fleet";
-import type { Answer } from "../../api/series";
+import type { Meta } from "../../api/meta";
 import type { Picture } from "../../chart/options";
 import { sentence } from "../../chart/sentence";
 import { breakAtGaps, type Cell, type Columns, findGaps, type Gap, newest } from "../../model/columns";
 import { parseResolution } from "../../model/window";
 import { formatClock, formatDuration } from "../../ui/times";
 import { formatTicks, formatValue } from "../../ui/units";
-import type { Theme } from "./themes";
+import { columnOf, type RowLine, type RowSpec } from "./spec";
 
-export interface View {
+export interface Timeline {
   columns: Columns;
   /** The same with an empty row in each gap, for drawing. */
   broken: Columns;
@@ -22,6 +22,14 @@ export interface View {
   staleSince: number | null;
 }
 
+/** Columns of an answer and what they are worth; answers of the api fit. */
+export interface Drawn {
+  columns: Columns;
+  meta: Meta;
+  /** Start of what was asked. */
+  from: number;
+}
+
 const LIVE_EDGE_MS = 1000;
 
 /** Gaps that overlap what is on the screen. */
@@ -29,7 +37,7 @@ function gapsInside(gaps: readonly Gap[], [from, to]: [number, number]): Gap[] {
   return gaps.filter((gap) => gap.end > from && gap.start < to);
 }
 
-export function toView(answer: Answer, span: { from: number; to: number }, isStale: boolean): View {
+export function toTimeline(answer: Drawn, span: { from: number; to: number }, isStale: boolean): Timeline {
   const slotMs = parseResolution(answer.meta.resolution) ?? LIVE_EDGE_MS;
   const x: [number, number] = [span.from, span.to];
   const gaps = findGaps(answer.columns.ts, slotMs, Math.max(answer.from, answer.meta.expectedFrom ?? 0));
@@ -44,35 +52,35 @@ export function toView(answer: Answer, span: { from: number; to: number }, isSta
   };
 }
 
-/** True where at least one line of a theme has a value. */
-export function hasData(theme: Theme, columns: Columns): boolean {
-  return theme.lines.some((line) => columns.values[line.metric]?.some((value) => value !== null) ?? false);
+/** True where at least one line of a row has a value. */
+export function hasData(spec: RowSpec, columns: Columns): boolean {
+  return spec.lines.some((line) => columns.values[columnOf(line)]?.some((value) => value !== null) ?? false);
 }
 
 function newestOf(columns: Columns, metric: string | undefined): Cell {
   return metric === undefined ? null : newest(columns.values[metric]);
 }
 
-/** Lines of a theme that were reported at least once. */
-export function reportedLines(theme: Theme, columns: Columns): Theme["lines"] {
-  return theme.lines.filter((line) => newest(columns.values[line.metric]) !== null);
+/** Lines of a row that were reported at least once. */
+export function reportedLines(spec: RowSpec, columns: Columns): readonly RowLine[] {
+  return spec.lines.filter((line) => newest(columns.values[columnOf(line)]) !== null);
 }
 
-export function toPicture(theme: Theme, view: View, catalog: Catalog | undefined): Picture {
-  const [first] = theme.lines;
+export function toPicture(spec: RowSpec, view: Timeline, catalog: Catalog | undefined): Picture {
+  const [first] = spec.lines;
   const metric = first?.metric ?? "";
   const unit = unitOf(catalog, metric);
-  const ceiling = newestOf(view.columns, theme.ceiling);
-  const limit = newestOf(view.columns, theme.limit?.metric);
+  const ceiling = newestOf(view.columns, spec.ceiling);
+  const limit = newestOf(view.columns, spec.limit?.metric);
   return {
     columns: view.broken,
-    lines: reportedLines(theme, view.columns).map((line) => ({
-      column: line.metric,
+    lines: reportedLines(spec, view.columns).map((line) => ({
+      column: columnOf(line),
       stroke: line.stroke,
-      area: theme.area ?? false,
+      area: spec.area ?? false,
     })),
     x: view.x,
-    y: ceiling === null ? theme.y : { kind: "fixed", high: ceiling },
+    y: ceiling === null ? spec.y : { kind: "fixed", high: ceiling },
     hold: limit === null ? [] : [limit],
     gaps: view.gaps,
     completeThrough: view.completeThrough,
@@ -83,16 +91,16 @@ export function toPicture(theme: Theme, view: View, catalog: Catalog | undefined
 }
 
 /** The sentence above a chart, about its first line that was reported. */
-export function toSentence(theme: Theme, view: View, catalog: Catalog | undefined): string {
-  const line = reportedLines(theme, view.columns)[0] ?? theme.lines[0];
+export function toSentence(spec: RowSpec, view: Timeline, catalog: Catalog | undefined): string {
+  const line = reportedLines(spec, view.columns)[0] ?? spec.lines[0];
   if (line === undefined) return "";
   const unit = unitOf(catalog, line.metric);
   const facts = {
     label: line.label,
     ts: view.broken.ts,
-    values: view.broken.values[line.metric] ?? [],
+    values: view.broken.values[columnOf(line)] ?? [],
     slotMs: view.slotMs,
-    noise: theme.noise,
+    noise: spec.noise,
   };
   return sentence(facts, {
     value: (value) => formatValue(value, line.metric, unit),

@@ -1,4 +1,4 @@
-/** One theme: its values in the gutter, the sentence, the chart. */
+/** One row of a time line: its values in the gutter, the sentence, the chart. */
 
 import { memo, useMemo } from "react";
 import { type Catalog, unitOf } from "../../api/fleet";
@@ -6,28 +6,28 @@ import { type Cursor, useCursor } from "../../chart/cursor";
 import { Plot } from "../../chart/plot";
 import { type Cell, newest, rowAt } from "../../model/columns";
 import { formatValue } from "../../ui/units";
-import type { Theme, ThemeLine } from "./themes";
-import { reportedLines, toPicture, toSentence, type View } from "./view";
+import { columnOf, type RowLine, type RowSpec } from "./spec";
+import { reportedLines, type Timeline, toPicture, toSentence } from "./timeline";
 
-export interface ThemeRowProps {
-  theme: Theme;
-  view: View;
+export interface ChartRowProps {
+  spec: RowSpec;
+  view: Timeline;
   catalog: Catalog | undefined;
   cursor: Cursor;
   onZoom: (span: [number, number]) => void;
   onZoomOut: () => void;
 }
 
-function valueAt(view: View, metric: string, at: number | null): Cell {
-  const cells = view.columns.values[metric];
+function valueAt(view: Timeline, column: string, at: number | null): Cell {
+  const cells = view.columns.values[column];
   if (at === null) return newest(cells);
   const row = rowAt(view.columns.ts, at, view.slotMs);
   return row === null ? null : (cells?.[row] ?? null);
 }
 
 interface GutterLineProps {
-  line: ThemeLine;
-  view: View;
+  line: RowLine;
+  view: Timeline;
   catalog: Catalog | undefined;
   at: number | null;
 }
@@ -37,13 +37,13 @@ function GutterLine({ line, view, catalog, at }: GutterLineProps) {
     <div className="gutter-line">
       <i style={{ background: `var(--${line.stroke})` }} />
       {line.label}
-      <b>{formatValue(valueAt(view, line.metric, at), line.metric, unitOf(catalog, line.metric))}</b>
+      <b>{formatValue(valueAt(view, columnOf(line), at), line.metric, unitOf(catalog, line.metric))}</b>
     </div>
   );
 }
 
-function LimitLine({ theme, view, catalog }: Pick<ThemeRowProps, "theme" | "view" | "catalog">) {
-  const { limit } = theme;
+function LimitLine({ spec, view, catalog }: Pick<ChartRowProps, "spec" | "view" | "catalog">) {
+  const { limit } = spec;
   const value = limit === undefined ? null : newest(view.columns.values[limit.metric]);
   if (limit === undefined || value === null) return null;
   return (
@@ -56,38 +56,38 @@ function LimitLine({ theme, view, catalog }: Pick<ThemeRowProps, "theme" | "view
 }
 
 function Gutter({
-  theme,
+  spec,
   view,
   catalog,
   cursor,
-}: Pick<ThemeRowProps, "theme" | "view" | "catalog" | "cursor">) {
+}: Pick<ChartRowProps, "spec" | "view" | "catalog" | "cursor">) {
   const at = useCursor(cursor);
   return (
     <div className="gutter">
-      <h2>{theme.title}</h2>
-      {reportedLines(theme, view.columns).map((line) => (
-        <GutterLine key={line.metric} line={line} view={view} catalog={catalog} at={at} />
+      <h2>{spec.title}</h2>
+      {reportedLines(spec, view.columns).map((line) => (
+        <GutterLine key={columnOf(line)} line={line} view={view} catalog={catalog} at={at} />
       ))}
-      <LimitLine theme={theme} view={view} catalog={catalog} />
+      <LimitLine spec={spec} view={view} catalog={catalog} />
     </div>
   );
 }
 
-export const ThemeRow = memo(function ThemeRow(props: ThemeRowProps) {
-  const { theme, view, catalog, cursor, onZoom, onZoomOut } = props;
-  const picture = useMemo(() => toPicture(theme, view, catalog), [theme, view, catalog]);
-  const words = useMemo(() => toSentence(theme, view, catalog), [theme, view, catalog]);
+export const ChartRow = memo(function ChartRow(props: ChartRowProps) {
+  const { spec, view, catalog, cursor, onZoom, onZoomOut } = props;
+  const picture = useMemo(() => toPicture(spec, view, catalog), [spec, view, catalog]);
+  const words = useMemo(() => toSentence(spec, view, catalog), [spec, view, catalog]);
   return (
-    <section className="theme-row" aria-label={theme.title}>
-      <Gutter theme={theme} view={view} catalog={catalog} cursor={cursor} />
+    <section className="theme-row" aria-label={spec.title}>
+      <Gutter spec={spec} view={view} catalog={catalog} cursor={cursor} />
       <div className="theme-plot">
         <p className="sentence">{words}</p>
         <Plot
           picture={picture}
-          height={theme.heightPx}
-          label={`${theme.title}. ${words}`}
+          height={spec.heightPx}
+          label={`${spec.title}. ${words}`}
           cursor={cursor}
-          group="gpu"
+          group="timeline"
           onZoom={onZoom}
           onZoomOut={onZoomOut}
         />

@@ -5,19 +5,25 @@ import { type Catalog, unitOf } from "../../api/fleet";
 import { formatClock } from "../../ui/times";
 import { formatValue } from "../../ui/units";
 import { type RowSpan, rowsInSight } from "../../ui/window_rows";
-import { THEMES, type ThemeLine } from "./themes";
-import { reportedLines, type View } from "./view";
+import { columnOf, type RowLine, type RowSpec } from "./spec";
+import { reportedLines, type Timeline } from "./timeline";
 
 const ROW_PX = 24;
 
-function tableLines(view: View): ThemeLine[] {
-  return THEMES.flatMap((theme) => reportedLines(theme, view.columns));
+export interface SampleTableProps {
+  specs: readonly RowSpec[];
+  view: Timeline;
+  catalog: Catalog | undefined;
 }
 
-export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | undefined }) {
+function tableLines(specs: readonly RowSpec[], view: Timeline): RowLine[] {
+  return specs.flatMap((spec) => reportedLines(spec, view.columns));
+}
+
+export function SampleTable({ specs, view, catalog }: SampleTableProps) {
   const box = useRef<HTMLDivElement>(null);
   const [span, setSpan] = useState<RowSpan>({ first: 0, last: 40 });
-  const lines = useMemo(() => tableLines(view), [view]);
+  const lines = useMemo(() => tableLines(specs, view), [specs, view]);
   const count = view.columns.ts.length;
   const measure = () => {
     const element = box.current;
@@ -38,7 +44,7 @@ export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | 
           <tr>
             <th scope="col">time, UTC</th>
             {lines.map((line) => (
-              <th key={line.metric} scope="col">
+              <th key={columnOf(line)} scope="col">
                 {line.head ?? line.label}
               </th>
             ))}
@@ -50,9 +56,9 @@ export function SampleTable({ view, catalog }: { view: View; catalog: Catalog | 
             <tr key={view.columns.ts[row]}>
               <th scope="row">{formatClock(view.columns.ts[row] ?? 0)}</th>
               {lines.map((line) => (
-                <td key={line.metric}>
+                <td key={columnOf(line)}>
                   {formatValue(
-                    view.columns.values[line.metric]?.[row],
+                    view.columns.values[columnOf(line)]?.[row],
                     line.metric,
                     unitOf(catalog, line.metric),
                   )}

@@ -1,20 +1,24 @@
-/** Four bands of the whole fleet: average, 95th percentile, extremes. */
+/** Four bands of all GPUs of some place: average, 95th percentile, extremes, and the average a week before. */
 
-import { useQueries, useQueryClient } from "@tanstack/react-query";
-import { useMemo, useState } from "react";
-import { type Catalog, unitOf } from "../../api/fleet";
-import { type Answer, align, type Band, bandName, fleetSeriesQuery } from "../../api/series";
-import { spreadLabels, type YRange } from "../../chart/axis";
-import { type Cursor, createCursor, useCursor } from "../../chart/cursor";
-import { GUTTER_PX, type Line, type Picture, plotBounds } from "../../chart/options";
-import { Plot } from "../../chart/plot";
-import { TimeAxis } from "../../chart/time_axis";
-import { breakAtGaps, type Columns, findGaps, newest, rowAt } from "../../model/columns";
-import { parseResolution, type Window } from "../../model/window";
-import { toFailure } from "../../ui/failure";
-import { Badge, ErrorState, Skeleton } from "../../ui/states";
-import { formatClock, formatTick } from "../../ui/times";
-import { formatNumber, formatTicks, formatValue, scaleFor } from "../../ui/units";
+import { type UseQueryResult, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { memo, useMemo, useState } from "react";
+import { type Band, bandName, bandsQuery } from "../api/bands";
+import { type Catalog, catalogQuery, type Filters, unitOf } from "../api/fleet";
+import { type Answer, align } from "../api/series";
+import { spreadLabels, type YRange } from "../chart/axis";
+import { type Cursor, createCursor, useCursor } from "../chart/cursor";
+import { GUTTER_PX, type Line, type Picture, plotBounds } from "../chart/options";
+import { Plot } from "../chart/plot";
+import { TimeAxis } from "../chart/time_axis";
+import { breakAtGaps, type Columns, findGaps, newest, rowAt } from "../model/columns";
+import { parseResolution } from "../model/window";
+import { toFailure } from "../ui/failure";
+import { Badge, ErrorState, Skeleton } from "../ui/states";
+import { useSteady } from "../ui/steady";
+import { formatClock, formatDay, formatTick } from "../ui/times";
+import { formatNumber, formatTicks, formatValue, scaleFor } from "../ui/units";
+import type { View } from "../ui/view";
+import "./bands.css";
 
 const HEIGHT_PX = 104;
 const LABEL_GAP_PX = 13;
@@ -37,7 +41,11 @@ const THEMES: readonly Theme[] = [
   },
 ];
 
+const WEEK_MS = 7 * 86_400_000;
+const BEFORE = "before";
+
 const LINES: readonly Line[] = [
+  { column: BEFORE, stroke: "ghost", width: 1, dash: [4, 3] },
   { column: "max", stroke: "s1", width: 0.75, bandTo: "min" },
   { column: "p95", stroke: "s1", width: 1, dash: [1, 3] },
   { column: "avg", stroke: "s1", width: 1.5 },
@@ -47,35 +55,45 @@ const LINES: readonly Line[] = [
 /** What is asked at once: percentiles are made of seconds and take longer, so the rest does not wait for them. */
 const REQUESTS: readonly (readonly Band[])[] = [["avg", "min", "max"], ["p95"]];
 
-/** The aggregates of one metric as columns named by aggregate. */
-function bandColumns(metric: string, answers: readonly (Answer | undefined)[]): Columns {
+/** The aggregates of one metric as columns named by aggregate, beside the average a week before. */
+function bandColumns(metric: string, { answers, before }: Answers): Columns {
   const parts = answers.map((answer, index) => ({
     ts: answer?.columns.ts ?? [],
     values: Object.fromEntries(
       (REQUESTS[index] ?? []).map((name) => [name, answer?.columns.values[bandName(metric, name)] ?? []]),
     ),
   }));
-  return align(parts);
+  const known = align(parts);
+  const earlier = before?.columns.values[bandName(metric, "avg")] ?? [];
+  const at = new Map(before?.columns.ts.map((instant, index) => [instant, earlier[index] ?? null]));
+  return { ts: known.ts, values: { ...known.values, [BEFORE]: known.ts.map((ts) => at.get(ts) ?? null) } };
+}
+
+interface Answers {
+  answers: readonly (Answer | undefined)[];
+  before: Answer | undefined;
 }
 
 interface BandProps {
   theme: Theme;
-  answers: readonly (Answer | undefined)[];
+  of: string;
+  found: Answers;
   catalog: Catalog | undefined;
   cursor: Cursor;
+  marker: number | null;
   onZoom: (span: [number, number]) => void;
   onZoomOut: () => void;
 }
 
-function useBandPicture({ theme, answers, catalog }: BandProps): {
+function useBandPicture({ theme, found, catalog, marker }: BandProps): {
   picture: Picture;
   columns: Columns;
   slot: number;
 } {
   const unit = unitOf(catalog, theme.metric);
   return useMemo(() => {
-    const [average] = answers;
-    const columns = bandColumns(theme.metric, answers);
+    const [average] = found.answers;
+    const columns = bandColumns(theme.metric, found);
     const slot = parseResolution(average?.meta.resolution ?? "") ?? 1000;
     const from = average?.from ?? 0;
     const gaps = findGaps(columns.ts, slot, Math.max(from, average?.meta.expectedFrom ?? 0));
@@ -89,10 +107,11 @@ function useBandPicture({ theme, answers, catalog }: BandProps): {
       completeThrough: average?.meta.completeThrough ?? null,
       staleSince: null,
       limit: null,
+      marker,
       ticks: (values) => formatTicks(values, theme.metric, unit),
     };
     return { picture, columns, slot };
-  }, [theme, answers, unit]);
+  }, [theme, found, unit, marker]);
 }
 
 function valueAt(columns: Columns, name: string, at: number | null, slot: number): number | null {
@@ -126,22 +145,36 @@ function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; u
   );
 }
 
+/** How far a figure is from the one it is held against: "+2.7". */
+function formatDifference(value: number, unit: string, metric: string): string {
+  const text = formatValue(Math.abs(value), metric, unit);
+  return `${value < 0 ? "−" : "+"}${text}`;
+}
+
 function BandHead(props: { theme: Theme; columns: Columns; slot: number; cursor: Cursor; unit: string }) {
   const { theme, columns, slot, cursor, unit } = props;
   const at = useCursor(cursor);
+  const value = valueAt(columns, "avg", at, slot);
+  const before = valueAt(columns, BEFORE, at, slot);
+  const day = formatDay((at ?? columns.ts.at(-1) ?? 0) - WEEK_MS);
   return (
     <div className="panel-head">
       <h2>{theme.title}</h2>
       <span className="band-value">
         {at !== null && <small>{formatClock(at)}</small>}
-        <b>{formatValue(valueAt(columns, "avg", at, slot), theme.metric, unit)}</b>
+        <b>{formatValue(value, theme.metric, unit)}</b>
+        {value !== null && before !== null && (
+          <small title={`against the average at this time on ${day}`}>
+            {formatDifference(value - before, unit, theme.metric)} on <i className="ghost-line" /> {day}
+          </small>
+        )}
       </span>
     </div>
   );
 }
 
-function BandPanel(props: BandProps) {
-  const { theme, catalog, cursor, onZoom, onZoomOut } = props;
+const BandPanel = memo(function BandPanel(props: BandProps) {
+  const { theme, of, catalog, cursor, onZoom, onZoomOut } = props;
   const { picture, columns, slot } = useBandPicture(props);
   const unit = unitOf(catalog, theme.metric);
   const told = AGGREGATES.map(
@@ -155,9 +188,9 @@ function BandPanel(props: BandProps) {
           <Plot
             picture={picture}
             height={HEIGHT_PX}
-            label={`${theme.title} of the fleet: ${told.join(", ")}`}
+            label={`${theme.title} of ${of}: ${told.join(", ")}`}
             cursor={cursor}
-            group="fleet"
+            group="bands"
             onZoom={onZoom}
             onZoomOut={onZoomOut}
           />
@@ -167,33 +200,46 @@ function BandPanel(props: BandProps) {
       </div>
     </section>
   );
-}
+});
 
 export interface BandsProps {
   /** The summary comes first; the bands wait for it. */
   ready: boolean;
-  window: Window;
-  catalog: Catalog | undefined;
-  onZoom: (span: [number, number]) => void;
-  onZoomOut: () => void;
+  filters: Filters;
+  view: View;
+  /** Whose they are, for readers who do not see them: "the fleet", "cluster cedar". */
+  of: string;
+  /** An instant that the page points at. */
+  marker?: number | null;
 }
 
-const METRICS = THEMES.map((theme) => theme.metric);
+export const BAND_METRICS = THEMES.map((theme) => theme.metric);
 
-/** The answers of both requests; all metrics come in one each. */
-function useBands(window: Window, ready: boolean) {
+/** The answers of all requests; all metrics come in one each. */
+function useBands({ view, ready, filters }: BandsProps) {
   const client = useQueryClient();
-  return useQueries({
+  const asked = { metrics: BAND_METRICS, filters, window: view.window };
+  const before = useQuery({
+    ...bandsQuery({ ...asked, aggregates: ["avg"], earlierMs: WEEK_MS }, client),
+    enabled: ready,
+  });
+  const now = useQueries({
     queries: REQUESTS.map((aggregates) => ({
-      ...fleetSeriesQuery({ metrics: METRICS, aggregates, window }, client),
+      ...bandsQuery({ ...asked, aggregates }, client),
       enabled: ready,
     })),
-    combine: (results) => ({
-      answers: results.map((result) => result.data),
-      error: results.find((result) => result.error !== null)?.error ?? null,
-      retry: () => results.forEach((result) => void result.refetch()),
-    }),
+    combine: combined,
   });
+  const found = useMemo(() => ({ answers: now.answers, before: before.data }), [now.answers, before.data]);
+  return { ...now, found };
+}
+
+function combined(results: readonly UseQueryResult<Answer>[]) {
+  return {
+    answers: results.map((result) => result.data),
+    error: results.find((result) => result.error !== null)?.error ?? null,
+    retry: () => results.forEach((result) => void result.refetch()),
+  };
 }
 
 function Placeholders() {
@@ -202,15 +248,19 @@ function Placeholders() {
       <div className="panel-head">
         <h2>{theme.title}</h2>
       </div>
-      <Skeleton height={HEIGHT_PX + 20} waitsFor="the rollups of the fleet" />
+      <Skeleton height={HEIGHT_PX + 20} waitsFor="the rollups" />
     </section>
   ));
 }
 
-export function Bands({ ready, window, catalog, onZoom, onZoomOut }: BandsProps) {
-  const { answers, error, retry } = useBands(window, ready);
+export function Bands(props: BandsProps) {
+  const { view, of, marker = null } = props;
+  const { data: catalog } = useQuery(catalogQuery);
+  const { found, error, retry } = useBands(props);
   const [cursor] = useState(createCursor);
-  const [average] = answers;
+  const zoom = useSteady(view.actions.zoom);
+  const zoomOut = useSteady(view.actions.zoomOut);
+  const [average] = found.answers;
   if (average === undefined) {
     if (error === null) return <div className="bands">{Placeholders()}</div>;
     return (
@@ -225,11 +275,13 @@ export function Bands({ ready, window, catalog, onZoom, onZoomOut }: BandsProps)
         <BandPanel
           key={theme.metric}
           theme={theme}
-          answers={answers}
+          of={of}
+          found={found}
           catalog={catalog}
           cursor={cursor}
-          onZoom={onZoom}
-          onZoomOut={onZoomOut}
+          marker={marker}
+          onZoom={zoom}
+          onZoomOut={zoomOut}
         />
       ))}
       {average.meta.partial && <Badge tone="warn">partial: {average.meta.warnings.join("; ")}</Badge>}

@@ -1,0 +1,87 @@
+/** The newest events of some place; each leads to its second. */
+
+import { useQuery } from "@tanstack/react-query";
+import { type EventsRequest, eventsQuery, type Happening } from "../api/events";
+import type { Gpu } from "../api/fleet";
+import { fixedParams } from "../model/window";
+import { Shape } from "../ui/icon";
+import { Link } from "../ui/navigation";
+import { Answered, Broken, Panel } from "../ui/panel";
+import { formatClock } from "../ui/times";
+import { formatNumber } from "../ui/units";
+import { keepWindow, type View } from "../ui/view";
+import { titleOf, toneOf } from "./event_words";
+import { nameOf } from "./gpu_columns";
+import { gpuPath } from "./ladder";
+
+const AROUND_MS = 120_000;
+
+export interface EventPanelProps {
+  title: string;
+  asked: EventsRequest;
+  view: View;
+  names: ReadonlyMap<string, Gpu>;
+  /** Parameters that the page of all events takes over from this place. */
+  all: Record<string, string | undefined>;
+}
+
+/** Who an event befell, as short as can be told. */
+export function whoOf(event: Happening, names: ReadonlyMap<string, Gpu>): string {
+  const gpu = names.get(event.gpu);
+  if (gpu !== undefined) return nameOf(gpu);
+  return event.gpu === "" ? event.host || event.entity : `${event.host} · ${event.gpu.slice(0, 12)}`;
+}
+
+/** Address of the place of an event with the seconds around it. */
+export function secondOf(event: Happening): string {
+  const path = event.gpu === "" ? `/hosts/${encodeURIComponent(event.host)}` : gpuPath(event.gpu);
+  const around = fixedParams(event.at - AROUND_MS, event.at + AROUND_MS);
+  return `${path}?from=${around["from"]}&to=${around["to"]}`;
+}
+
+function Line({ event, names }: { event: Happening; names: EventPanelProps["names"] }) {
+  return (
+    <li>
+      <Link to={secondOf(event)}>
+        <time>{formatClock(event.at)}</time>
+        <span className={`event-name ${toneOf(event)}`}>
+          <Shape tone={toneOf(event)} />
+          {titleOf(event)}
+        </span>
+        <span className="event-who">{whoOf(event, names)}</span>
+      </Link>
+    </li>
+  );
+}
+
+export function EventPanel({ title, asked, view, names, all }: EventPanelProps) {
+  const query = useQuery(eventsQuery(asked));
+  return (
+    <Panel
+      title={title}
+      className="list-panel"
+      tools={
+        <>
+          <Broken query={query} />
+          <Link to={keepWindow(view, "/events", all)} className="link quiet">
+            all {query.data === undefined ? "" : formatNumber(query.data.total)}
+          </Link>
+        </>
+      }
+    >
+      <Answered query={query} waitsFor="events" height={112}>
+        {({ events }) =>
+          events.length === 0 ? (
+            <p className="panel-note">Nothing happened in this window.</p>
+          ) : (
+            <ul className="event-list">
+              {events.slice(0, 5).map((event) => (
+                <Line key={event.key} event={event} names={names} />
+              ))}
+            </ul>
+          )
+        }
+      </Answered>
+    </Panel>
+  );
+}

@@ -1,0 +1,155 @@
+/** The cells of some place and what belongs to the one under the cursor. */
+
+import { useMemo, useState } from "react";
+import type { Happening } from "../../api/events";
+import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
+import type { MapCell } from "../../api/map";
+import { useWidth } from "../../chart/time_axis";
+import { useNarrow } from "../../ui/narrow";
+import { navigate } from "../../ui/navigation";
+import { useSteady } from "../../ui/steady";
+import { formatNumber, formatTicks, formatValue } from "../../ui/units";
+import { keepWindow, type View } from "../../ui/view";
+import { gpuPath } from "../ladder";
+import { type Cells, countTones, type MapMetric, toCells } from "./cells";
+import { layoutMap, type MapLayout } from "./layout";
+import { MapCanvas } from "./map_canvas";
+import { MapCard, sayPlace } from "./map_card";
+import { ClusterHeads, RackHeads, Selection } from "./map_heads";
+import { zoomedOut, zoomedTo } from "./zoom";
+
+const HEIGHT_PX = 288;
+const NARROW_HEIGHT_PX = 4000;
+
+export interface MapBodyProps {
+  places: readonly MapCell[];
+  values: readonly (number | null)[];
+  shown: MapMetric;
+  catalog: Catalog | undefined;
+  view: View;
+  at: number | null;
+  lasting: ReadonlyMap<string, Happening>;
+  /** GPUs as they are now, by id; undefined until they are known. */
+  gpus: ReadonlyMap<string, Gpu> | undefined;
+}
+
+/** How each cell stands: as the list of GPUs says now, or as samples and findings say of a second of the past. */
+function useCells({ places, values, shown, at, lasting, gpus }: MapBodyProps): Cells {
+  return useMemo(() => {
+    const inputs = places.map((place, index) => {
+      const value = values[index] ?? null;
+      const now = at === null ? gpus?.get(place.id)?.status : undefined;
+      return {
+        status: now ?? (value === null ? "unknown" : "reporting"),
+        troubled: lasting.has(place.id),
+        value,
+      };
+    });
+    return toCells(inputs, shown);
+  }, [places, values, shown, at, lasting, gpus]);
+}
+
+function useLayout(places: readonly MapCell[], width: number): MapLayout {
+  const narrow = useNarrow();
+  return useMemo(
+    () => layoutMap(places, width, narrow ? NARROW_HEIGHT_PX : HEIGHT_PX, narrow),
+    [places, width, narrow],
+  );
+}
+
+interface CardProps extends MapBodyProps {
+  index: number;
+  cells: Cells;
+  layout: MapLayout;
+  width: number;
+}
+
+function Card({ index, cells, layout, width, places, shown, gpus, lasting, catalog, at }: CardProps) {
+  const place = places[index];
+  if (place === undefined) return null;
+  const gpu = gpus?.get(place.id);
+  const metric = shown.metric;
+  const shownValue = { [metric]: cells.values[index] ?? null };
+  return (
+    <MapCard
+      place={place}
+      gpu={gpu}
+      tone={cells.tones[index] ?? "none"}
+      finding={lasting.get(place.id)}
+      catalog={catalog}
+      values={at === null ? { ...gpu?.values, ...shownValue } : shownValue}
+      beside={{
+        x: (layout.xs[index] ?? 0) + layout.cellWidth,
+        y: layout.ys[index] ?? 0,
+        flip: (layout.xs[index] ?? 0) > width / 2,
+      }}
+    />
+  );
+}
+
+export function MapBody(props: MapBodyProps) {
+  const { places, shown, catalog, view, at } = props;
+  const { host, width } = useWidth();
+  const [cursor, setCursor] = useState<number | null>(null);
+  const [spoken, setSpoken] = useState("");
+  const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
+  const cells = useCells(props);
+  const layout = useLayout(places, width);
+  const { metric } = shown;
+  const unit = unitOf(catalog, metric);
+  const say = (value: number | null) => (shown.key === "health" ? "" : formatValue(value, metric, unit));
+  const painting = useMemo(
+    () => ({ layout, cells, shown, label: (value: number) => formatTicks([value], metric, unit)[0] ?? "" }),
+    [layout, cells, shown, metric, unit],
+  );
+  const open = (index: number) => {
+    const place = places[index];
+    if (place !== undefined) navigate(keepWindow(view, gpuPath(place.id)));
+  };
+  const move = (index: number | null, by: "pointer" | "keys") => {
+    setCursor(index);
+    const place = index === null ? undefined : places[index];
+    if (by === "keys" && place !== undefined && index !== null) {
+      setSpoken(sayPlace(place, cells.tones[index] ?? "none", say(cells.values[index] ?? null)));
+    }
+  };
+  const zoom = useSteady((cluster: string) => view.set({ zoom: cluster }));
+  const key = (pressed: string) => {
+    const place = cursor === null ? undefined : places[cursor];
+    if (pressed === "+" && place !== undefined) view.set({ zoom: zoomedTo(view, place) });
+    else if (pressed === "-") view.set({ zoom: zoomedOut(view) });
+    else return false;
+    return true;
+  };
+  const counts = countTones(cells.tones);
+  const told = `Map of ${formatNumber(places.length)} GPUs by ${shown.label.toLowerCase()}: ${counts.bad} unavailable, ${counts.warn} degraded. Arrows walk the cells, Enter opens one.`;
+  return (
+    <div ref={host} className="map" data-at={at ?? ""}>
+      {width > 0 && (
+        <>
+          <ClusterHeads layout={layout} places={places} cells={cells} say={say} onZoom={zoom} />
+          <RackHeads layout={layout} />
+          <MapCanvas
+            painting={painting}
+            label={told}
+            cursor={cursor}
+            onCursor={move}
+            selected={selected}
+            onSelect={setSelected}
+            onOpen={open}
+            onKey={key}
+          />
+          {cursor !== null && <Card {...props} index={cursor} cells={cells} layout={layout} width={width} />}
+        </>
+      )}
+      <p className="hidden" aria-live="polite">
+        {spoken}
+      </p>
+      <Selection
+        places={[...selected].flatMap((index) => places[index] ?? [])}
+        view={view}
+        onClear={() => setSelected(new Set())}
+      />
+    </div>
+  );
+}

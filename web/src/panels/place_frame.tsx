@@ -1,0 +1,130 @@
+/** What a cluster, a rack and a host show alike: where it is, how it stands, its GPUs on a map, its bands and lists. */
+
+import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import { catalogQuery, type Filters, type Gpu, type GpuList } from "../api/fleet";
+import { Crumbs, type Siblings, type Step } from "../ui/crumbs";
+import { Answered, type Answering } from "../ui/panel";
+import type { View } from "../ui/view";
+import { Counts, type Lasting, type Sums } from "./counts";
+import { EventPanel } from "./event_panel";
+import { TopPanel } from "./top_panel";
+import "./lists.css";
+
+export interface PlaceHeadProps {
+  title: string;
+  /** Facts about it, beside the title. */
+  facts: string;
+  steps: readonly Step[];
+  siblings: Siblings;
+  tools?: ReactNode;
+}
+
+export function PlaceHead({ title, facts, steps, siblings, tools }: PlaceHeadProps) {
+  return (
+    <div className="place-head">
+      <div>
+        <Crumbs steps={steps} siblings={siblings} />
+        <div className="place-title">
+          <h1>{title}</h1>
+          <span>{facts}</span>
+        </div>
+      </div>
+      {tools}
+    </div>
+  );
+}
+
+/** Sums over some GPUs, as the api gives them for whole places. */
+export function sumsOf(gpus: readonly Gpu[]): Sums {
+  const counts = { reporting: 0, silent: 0, lost: 0, unknown: 0 };
+  for (const gpu of gpus) counts[gpu.status] += 1;
+  const known = (metric: string) =>
+    gpus
+      .filter((gpu) => gpu.status === "reporting")
+      .map((gpu) => gpu.values[metric])
+      .filter((value): value is number => typeof value === "number");
+  const add = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
+  const watts = known("gpu_power_watts");
+  const use = known("gpu_utilization_ratio");
+  return {
+    counts,
+    total: gpus.length,
+    hosts: new Set(gpus.map((gpu) => gpu.host)).size,
+    powerWatts: watts.length === 0 ? null : add(watts),
+    utilizationRatio: use.length === 0 ? null : add(use) / use.length,
+  };
+}
+
+export interface PlaceCountsProps {
+  query: Answering<GpuList>;
+  gpus: readonly Gpu[];
+  lasting: Lasting;
+}
+
+export function PlaceCounts({ query, gpus, lasting }: PlaceCountsProps) {
+  const { data: catalog } = useQuery(catalogQuery);
+  if (query.data === undefined) {
+    return (
+      <section className="panel counts-waiting">
+        <Answered query={query} waitsFor="the GPUs of this place" height={76}>
+          {() => null}
+        </Answered>
+      </section>
+    );
+  }
+  return <Counts sums={sumsOf(gpus)} gpus={gpus} lasting={lasting} catalog={catalog} />;
+}
+
+export function PlaceLists({ filters, view, gpus }: { filters: Filters; view: View; gpus: readonly Gpu[] }) {
+  const names = new Map(gpus.map((gpu) => [gpu.id, gpu]));
+  return (
+    <div className="lists">
+      <EventPanel
+        title="Newest findings"
+        asked={{ ...filters, severity: "warning,error,critical", window: view.window, limit: 5 }}
+        view={view}
+        names={names}
+        all={{ ...filters, severity: "warning,error,critical" }}
+      />
+      <TopPanel
+        title="Hottest"
+        sub="5 min, max"
+        asked={{
+          ...filters,
+          metric: "gpu_temperature_celsius",
+          aggregate: "max",
+          window: "5m",
+          n: 5,
+          by: "gpu",
+        }}
+        view={view}
+        names={names}
+        none="No GPU here tells its temperature."
+      />
+      <TopPanel
+        title="Idlest"
+        sub="15 min, mean use"
+        asked={{
+          ...filters,
+          metric: "gpu_utilization_ratio",
+          window: "15m",
+          n: 5,
+          by: "gpu",
+          order: "lowest",
+        }}
+        view={view}
+        names={names}
+        none="No GPU here tells its use."
+      />
+      <TopPanel
+        title="Most power"
+        sub="5 min, mean"
+        asked={{ ...filters, metric: "gpu_power_watts", window: "5m", n: 5, by: "gpu" }}
+        view={view}
+        names={names}
+        none="No GPU here tells its power."
+      />
+    </div>
+  );
+}

@@ -1,0 +1,47 @@
+/** Place marks of events on a time line, so that none covers another. */
+
+interface Timed {
+  at: number;
+  severity: string;
+}
+
+export interface Mark<T> {
+  event: T;
+  /** Pixels from the left edge. */
+  left: number;
+  /** How many others the mark stands for. */
+  more: number;
+  /** Room for its label. */
+  labelPx: number;
+}
+
+const APART_PX = 14;
+const WEIGHT: Record<string, number> = { critical: 4, error: 3, warning: 2, info: 1 };
+
+function weigh(event: Timed): number {
+  return WEIGHT[event.severity] ?? 0;
+}
+
+/** Marks from left to right; events too close together share one, which shows the gravest of them. */
+export function placeEvents<T extends Timed>(
+  events: readonly T[],
+  [from, to]: readonly [number, number],
+  widthPx: number,
+): Mark<T>[] {
+  const marks: Mark<T>[] = [];
+  for (const event of [...events].sort((a, b) => a.at - b.at)) {
+    if (event.at < from || event.at >= to) continue;
+    const left = ((event.at - from) / (to - from)) * widthPx;
+    const last = marks.at(-1);
+    if (last === undefined || left - last.left >= APART_PX) {
+      marks.push({ event, left, more: 0, labelPx: 0 });
+      continue;
+    }
+    last.more += 1;
+    if (weigh(event) > weigh(last.event)) last.event = event;
+  }
+  marks.forEach((mark, index) => {
+    mark.labelPx = (marks[index + 1]?.left ?? widthPx) - mark.left - 6;
+  });
+  return marks;
+}
