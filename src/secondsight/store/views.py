@@ -8,121 +8,40 @@ each GPU. Those in the database of `shared_database` also settle who counts wher
 takes longer to plan, so only those who have such GPUs are answered from there.
 """
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import Protocol
 
 from secondsight.catalog.metric import Metric, MetricType, RollupSet
 from secondsight.model import EntityKind
-from secondsight.store.coarse import BUCKETS, FINEST
+from secondsight.store.clusterviews import cluster_view
+from secondsight.store.coarse import BUCKETS, FINEST, LEVELS
 from secondsight.store.deployment import EMBEDDED, Deployment
 from secondsight.store.layout import NAME, TIME_MS, TIME_S
 from secondsight.store.params import literal
 from secondsight.store.spec import quoted
+from secondsight.store.viewspec import (
+    BUCKET,
+    MAYBE,
+    OWNER_WORDS,
+    OWNERS,
+    ViewColumn,
+    ViewSpec,
+    member,
+    milliseconds,
+    scaled,
+)
 
 RAW_VIEW = "gpu_telemetry_1s_secure"
 FINE_VIEW = "gpu_telemetry_30s_secure"
 EVENTS_VIEW = "gpu_error_events_secure"
-BUCKET = "time_bucket"
 RAW_BUCKET_SECONDS = 600
 PRODUCTS = "gpu_products"
 """Dictionary of the product of each GPU, by tenant and entity."""
 
-MAYBE = "Nullable(Float64)"
-_OWNERS = ("job_id", "workload_id", "owner_team", "model_id")
-_OWNER_WORDS = {
-    "job_id": "job that the GPU was allocated to; empty for none",
-    "workload_id": "workload that the job belongs to",
-    "owner_team": "team that the GPU was allocated to",
-    "model_id": "AI model that runs",
-}
 _BASE = "t.part = ''"
 _SOURCE = "(t.source_rank, toString(t.collector_id))"
 _EVENT_WORDS = {"memory": "ecc", "link": "nvlink", "availability": "gap"}
 """What kinds of events are called here, where that is not what stands in the metric's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewColumn:
-    """One column of a view.
-
-    Attributes:
-        expression: Over the table `t`.
-        shared: The same where several collectors report the GPU; "" where it is no other.
-        metric: Metric that it is a figure of, or "".
-        suffix: Member of its rollup, "" for a sampled value.
-        description: What it says, in words.
-    """
-
-    name: str
-    type: str
-    expression: str
-    shared: str = ""
-    metric: str = ""
-    suffix: str = ""
-    description: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewSpec:
-    """One view over one table.
-
-    Attributes:
-        time_column: The one time of a row.
-        grain_seconds: Width of a row's window, 0 for events.
-        where: Predicates over the table `t`.
-        shared_tail: Clause that ends the branch of GPUs which several collectors report; "" where rows are settled.
-        bucket_seconds: Widths that `time_bucket` is cut down to; 0 where it is no fixed width.
-    """
-
-    name: str
-    table: str
-    description: str
-    columns: tuple[ViewColumn, ...]
-    time_column: str
-    grain_seconds: int
-    where: tuple[str, ...] = ()
-    shared_tail: str = ""
-    bucket_seconds: int = 0
-
-    @property
-    def fingerprint(self) -> str:
-        """Return a text that changes with the definition."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
-
-    def create_statement(self, tables: str, database: str, on_cluster: str = "") -> str:
-        """Return the statement that makes the view, in place of what was called so.
-
-        Args:
-            tables: Database of the tables.
-            database: Where the view is made; in another one than the tables' it settles several collectors.
-            on_cluster: Stands after the name.
-        """
-        name = f"{quoted(database)}.{quoted(self.name)}{on_cluster}"
-        columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
-        body = self._rows(tables) if database == tables or not self.shared_tail else self._settled_rows(tables)
-        return f"CREATE OR REPLACE VIEW {name} ({columns}) AS {body} COMMENT {literal(self.fingerprint)}"
-
-    def _rows(self, tables: str, *where: str) -> str:
-        columns = [f"{column.expression} AS {quoted(column.name)}" for column in self.columns]
-        return self._select(tables, columns, where)
-
-    def _settled_rows(self, tables: str) -> str:
-        columns = [f"{column.shared or column.expression} AS {quoted(column.name)}" for column in self.columns]
-        several = (
-            f"(SELECT entity FROM {quoted(tables)}.entities WHERE kind = 'gpu' "  # noqa: S608 - a quoted name
-            "GROUP BY tenant_id, entity HAVING uniqExact(collector_id) > 1)"
-        )
-        settled = self._select(tables, columns, [f"t.entity IN {several}"])
-        return f"{self._rows(tables, f't.entity NOT IN {several}')} UNION ALL {settled} {self.shared_tail}"
-
-    def _select(self, tables: str, columns: Sequence[str], where: Sequence[str]) -> str:
-        source = f"{quoted(tables)}.{quoted(self.table)} AS t FINAL"
-        predicates = [*self.where, *where]
-        condition = f" WHERE {' AND '.join(predicates)}" if predicates else ""
-        return f"SELECT {', '.join(columns)} FROM {source}{condition}"  # noqa: S608 - names and literals of this module
 
 
 class Metrics(Protocol):
@@ -143,7 +62,8 @@ def curated_views(catalog: Metrics, tables: str) -> tuple[ViewSpec, ...]:
     every = catalog.of_kind(EntityKind.GPU)
     scalars = [metric for metric in every if metric.is_scalar]
     events = [metric for metric in every if metric.type is MetricType.EVENT and metric.unit == "code"]
-    return (_raw(scalars, tables), _fine(scalars, tables), _events(events, tables))
+    clusters = (cluster_view(level, scalars) for level in LEVELS)
+    return (_raw(scalars, tables), _fine(scalars, tables), *clusters, _events(events, tables))
 
 
 def create_products(database: str, deployment: Deployment = EMBEDDED, credentials: str = "") -> str:
@@ -164,16 +84,6 @@ def create_products(database: str, deployment: Deployment = EMBEDDED, credential
         f"PRIMARY KEY tenant_id, entity SOURCE(CLICKHOUSE(DB {literal(database)} QUERY {literal(rows)}{credentials})) "
         "LAYOUT(COMPLEX_KEY_HASHED()) LIFETIME(MIN 20 MAX 40)"
     )
-
-
-def scaled(column: str, metric: Metric) -> str:
-    """Return the physical value of a stored one, by the same steps as `catalog.scale.physical_array`."""
-    if metric.resolution == 0:
-        return f"toFloat64({column})"
-    step = Fraction(str(metric.resolution))
-    times = f" * {float(step.numerator)!r}" if step.numerator != 1 else ""
-    over = f" / {float(step.denominator)!r}" if step.denominator != 1 else ""
-    return f"toFloat64({column}){times}{over}"
 
 
 def _raw(metrics: Sequence[Metric], database: str) -> ViewSpec:
@@ -223,7 +133,7 @@ def _fine(metrics: Sequence[Metric], database: str) -> ViewSpec:
         ViewColumn("window_start", TIME_S, "t.window_start", description="start of the window, UTC"),
         ViewColumn(BUCKET, TIME_S, bucket),
     )
-    keys = ("tenant_id", "region", "cluster_id", "host_id", "entity", "window_start", *_OWNERS)
+    keys = ("tenant_id", "region", "cluster_id", "host_id", "entity", "window_start", *OWNERS)
     return ViewSpec(
         FINE_VIEW,
         "gpu_30s",
@@ -238,7 +148,7 @@ def _fine(metrics: Sequence[Metric], database: str) -> ViewSpec:
 
 
 def _fine_columns(metric: Metric) -> list[ViewColumn]:
-    last = f"t.{quoted(metric.name + '_last')}"
+    last = member(metric, "last")
 
     def column(suffix: str, kind: str, expression: str, words: str) -> ViewColumn:
         best = f"tupleElement(argMinIf(tuple({expression}), {_SOURCE}, isNotNull({last})), 1)"
@@ -258,15 +168,15 @@ def _fine_members(metric: Metric, last: str) -> list[tuple[str, str, str, str]]:
         ]
     if metric.type is MetricType.COUNTER:
         return _counter_members(metric)
-    covered = _milliseconds("covered", metric.name)
+    covered = milliseconds("covered", metric.name)
     seconds = f"if(isNull({last}), 0, {covered}) / 1000"
     count = ("count", "Float64", seconds, "covered seconds, the weight of its mean")
     if metric.rollup is RollupSet.CONSTANT:
         return [*((suffix, MAYBE, value, "its value, which stands still") for suffix in _LEVELS), count]
-    total = scaled(f"t.{quoted(metric.name + '_sum')}", metric)
+    total = scaled(member(metric, "sum"), metric)
     figures = [("avg", MAYBE, f"{total} / nullIf({covered}, 0)", "mean, weighted by covered seconds")]
     kept = [*_KEPT, *([("p95", "95th percentile")] if metric.rollup is RollupSet.DISTRIBUTION else [])]
-    figures += [(name, MAYBE, scaled(f"t.{quoted(f'{metric.name}_{name}')}", metric), words) for name, words in kept]
+    figures += [(name, MAYBE, scaled(member(metric, name), metric), words) for name, words in kept]
     return [*figures, count]
 
 
@@ -275,18 +185,12 @@ _KEPT = (("min", "least value"), ("max", "greatest value"), ("last", "last value
 
 
 def _counter_members(metric: Metric) -> list[tuple[str, str, str, str]]:
-    increase = f"t.{quoted(metric.name + '_increase')}"
-    spanned = f"if(isNull({increase}), 0, {_milliseconds('increase', metric.name)}) / 1000"
+    increase = member(metric, "increase")
+    spanned = f"if(isNull({increase}), 0, {milliseconds('increase', metric.name)}) / 1000"
     return [
         ("increase", MAYBE, scaled(increase, metric), "what it grew by, resets accounted for"),
         ("seconds", "Float64", spanned, "seconds that the increase spans, the divisor of its rate"),
     ]
-
-
-def _milliseconds(what: str, name: str) -> str:
-    """Return the milliseconds of a metric in a row: those that are kept because they differ, else the row's."""
-    key = literal(name)
-    return f"if(mapContains(t.{what}_other, {key}), t.{what}_other[{key}], t.covered_ms)"
 
 
 def _place(database: str, gpu: str = "t.entity") -> tuple[ViewColumn, ...]:
@@ -301,7 +205,7 @@ def _place(database: str, gpu: str = "t.entity") -> tuple[ViewColumn, ...]:
         ("cluster_id", "t.cluster_id", "cluster"),
         ("host_id", "t.host_id", "host"),
         ("gpu_id", gpu, "GPU, by its UUID"),
-        *((owner, f"t.{owner}", _OWNER_WORDS[owner]) for owner in _OWNERS),
+        *((owner, f"t.{owner}", OWNER_WORDS[owner]) for owner in OWNERS),
     )
     columns = tuple(ViewColumn(name, NAME, source, description=words) for name, source, words in named)
     return (*columns, ViewColumn("model", "String", product, description="product of the GPU, such as H100"))
