@@ -85,8 +85,9 @@ class FlightStore:
         options = _flight.FlightCallOptions(
             timeout=question.deadline_seconds + KILL_GRACE_SECONDS + KILL_PATIENCE_SECONDS
         )
-        with self._living() as client:
-            return reply_of(client.do_get(_flight.Ticket(encode_question(question)), options).read_all())
+        ticket = _flight.Ticket(encode_question(question))
+        with ended_by(partial(self.kill, question.marker)), self._living() as client:
+            return reply_of(client.do_get(ticket, options).read_all())
 
     def kill(self, marker: str) -> None:
         """End a question; returns once the engine does not run it any more.
