@@ -26,6 +26,7 @@ class Budget:
         threads: Threads of the engine for one.
         at_once: Questions that run at once, of everybody together; further ones wait.
         at_once_per_tenant, at_once_per_user: Questions that run or wait; further ones are refused.
+        waiting: Questions of everybody that wait.
         wait_seconds: How long one waits for its turn.
         daily_questions_per_user, daily_questions_per_tenant: Questions of a day in UTC, refused ones too.
         daily_rows_per_tenant: Rows that the questions of a day may read together.
@@ -43,6 +44,7 @@ class Budget:
     at_once: int = 2
     at_once_per_tenant: int = 2
     at_once_per_user: int = 2
+    waiting: int = 24
     wait_seconds: float = 10.0
     daily_questions_per_user: int = 5_000
     daily_questions_per_tenant: int = 20_000
@@ -75,20 +77,12 @@ class OverQuota(Rejected):
         self.retry_after_seconds = retry_after_seconds
 
 
-class Cancelled(Rejected):
-    """Whoever asked went away, or took the question back."""
-
-    def __init__(self) -> None:
-        super().__init__("cancelled", "the question was taken back")
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Turn:
-    """A question on its way; only `Turns` changes it."""
+    """A question on its way, of a caller and of whose rows it may see."""
 
     subject: str
     tenants: str
-    cancelled: bool = False
 
 
 class Turns:
@@ -110,7 +104,6 @@ class Turns:
 
         Raises:
             OverQuota: `too_many_at_once`: The caller or the tenant has too many on their way, or none came free.
-            Cancelled: Whoever asked went away meanwhile.
         """
         self._begin(turn)
         try:
@@ -119,12 +112,6 @@ class Turns:
             with self._changed:
                 self._running.remove(turn)
                 self._changed.notify_all()
-
-    def cancel(self, turn: Turn) -> None:
-        """Let a question that waits end; one that has its turn keeps it."""
-        with self._changed:
-            turn.cancelled = True
-            self._changed.notify_all()
 
     @property
     def running(self) -> int:
@@ -137,13 +124,11 @@ class Turns:
             self._admit(turn)
             self._waiting.append(turn)
             try:
-                while not turn.cancelled and not self._is_next(turn):
+                while not self._is_next(turn):
                     left_seconds = end - self._clock.monotonic_seconds()
                     if left_seconds <= 0:
                         raise _too_many("too many questions run now")
                     self._changed.wait(min(left_seconds, _LOOK_SECONDS))
-                if turn.cancelled:
-                    raise Cancelled
                 self._running.append(turn)
             finally:
                 self._waiting.remove(turn)
@@ -154,6 +139,8 @@ class Turns:
             raise _too_many("you have as many questions on their way as you may")
         if sum(other.tenants == turn.tenants for other in on_their_way) >= self._budget.at_once_per_tenant:
             raise _too_many("your tenant has as many questions on their way as it may")
+        if len(self._waiting) >= self._budget.waiting:
+            raise _too_many("too many questions wait already")
 
     def _is_next(self, turn: Turn) -> bool:
         if len(self._running) >= self._budget.at_once:
