@@ -439,6 +439,7 @@ def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
     assert [cell["gpuId"] for cell in narrow["cells"]] == ["GPU-c"]
     assert api.get("/v1/fleet/map", "narrow", metric="power").json()["error"]["code"] == "forbidden_metric"
     assert api.get("/v1/fleet/map", metric="gpu_nvlink_link_state").json()["error"]["code"] == "not_a_map"
+    assert api.get("/v1/fleet/map", metric="gpu_temperature_celsius").status_code == 200
 
 
 def test_the_search_finds_what_is_in_scope(api):

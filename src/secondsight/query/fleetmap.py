@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
-from secondsight.catalog.metric import Metric
+from secondsight.catalog.metric import Metric, MetricType
 from secondsight.catalog.scale import physical_array
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
@@ -83,7 +83,8 @@ class MapReader:
             Rejected(forbidden_metric, not_a_map): The grant does not show it, or it is no figure of a GPU as a whole.
             Retryable: The store is away or busy.
         """
-        if metric.kind is not EntityKind.GPU or not metric.is_scalar or metric.labels:
+        by_part_alone = bool(metric.labels) and metric.type is not MetricType.GAUGE
+        if metric.kind is not EntityKind.GPU or not metric.is_scalar or by_part_alone:
             raise Rejected("not_a_map", f"{metric.name} is no figure of a GPU as a whole", "see /v1/catalog")
         scope = scope.showing(metric.name)
         cells = cells_of(self._inventory.expected(EntityKind.GPU, filters, scope).to_pylist(), at_ms)
