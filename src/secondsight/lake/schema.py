@@ -80,9 +80,9 @@ class LakeColumn:
     @property
     def encoding(self) -> str:
         """Return how values are written: by `DICTIONARY`, `DELTA` or `SPLIT`."""
-        if self.hot_type in ("String", "Float64") or self.hot_type.startswith(("Map", "Array")):
-            return DICTIONARY
-        if self.is_noisy or self.hot_type == "UInt128" or self.hot_type.startswith("Decimal"):
+        if self.hot_type in ("String", "Float64", "UInt128") or self.hot_type.startswith(("Map", "Array", "Decimal")):
+            return DICTIONARY  # DuckDB reads bytes of a fixed length in no other encoding
+        if self.is_noisy:
             return SPLIT
         return DELTA
 

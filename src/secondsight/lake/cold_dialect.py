@@ -1,0 +1,111 @@
+"""Turn a statement of the read side, written for the hot store, into one that DuckDB runs, with the same meaning.
+
+There is one compiler of questions, and one place that writes scopes into them. So the cold side translates what comes
+out of it: functions become macros of the connection, the few forms that no macro can take are rewritten here. Values
+stay bound parameters.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MACROS = (
+    "toInt64(x) AS CAST(x AS BIGINT)",
+    "toInt32(x) AS CAST(x AS INTEGER)",
+    "toUInt32(x) AS CAST(x AS BIGINT)",
+    "toUInt64(x) AS CAST(x AS HUGEINT)",
+    "toInt128(x) AS CAST(x AS HUGEINT)",
+    "toFloat64(x) AS CAST(x AS DOUBLE)",
+    "toString(x) AS CAST(x AS VARCHAR)",
+    "isNotNull(x) AS (x IS NOT NULL)",
+    "is_null(x) AS (x IS NULL)",
+    "assumeNotNull(x) AS x",
+    "intDiv(a, b) AS (a // b)",
+    "exp2(x) AS pow(2::DOUBLE, x)",
+    "bitShiftRight(a, b) AS (a >> b)",
+    "mapContains(m, k) AS map_contains(m, k)",
+    "multiIf(a, x, b, y, e) AS (CASE WHEN a THEN x WHEN b THEN y ELSE e END)",
+    "groupArrayIf(x, c) AS coalesce(list(x) FILTER (WHERE c), [])",
+    "arraySort(l) AS list_sort(l)",
+    "uniqExact(x) AS count(DISTINCT x)",
+    "toUnixTimestamp64Milli(t) AS epoch_ms(t)",
+    "toUnixTimestamp(t) AS (epoch_ms(t) // 1000)",
+    "fromUnixTimestamp64Milli(ms, zone) AS CAST(make_timestamp(ms * 1000) AS TIMESTAMPTZ)",
+    "toDateTime(s, zone) AS CAST(make_timestamp(s * 1000000) AS TIMESTAMPTZ)",
+    *(f"{bucket}(t) AS t" for bucket in ("toStartOfTenMinutes", "toStartOfHour", "toStartOfDay")),
+    *(f"{bucket}(t) AS t" for bucket in ("toStartOfMonth", "toStartOfYear")),
+)
+"""Functions of the hot store by DuckDB's.
+
+Buckets of order keys stand beside the bounds that they follow from; here they are the time itself.
+"""
+
+_PARAMETER = re.compile(r"\{(\w+):[^}]+\}")
+_FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"`((?:[^`\\]|\\.)*)`", r'"\1"'),
+        (r"\bany\(", "any_value("),
+        (r"\bisNull\(", "is_null("),
+        (r"\bANY LEFT JOIN\b", "LEFT JOIN"),
+        (r"\b(lag|lead)InFrame\(", r"\1("),
+        (r"\bposition\(", "instr("),
+        (
+            r"\bquantileExactWeighted\(([0-9.]+)\)\((\w+), toUInt64\((\w+)\)\)",
+            r"weighted_quantile(\1, list(\2), list(\3))",
+        ),
+        (
+            r"\bquantileExactWeightedArray\(([0-9.]+)\)\((\w+), (\w+)\)",
+            r"weighted_quantile(\1, flatten(list(\2)), flatten(list(\3)))",
+        ),
+        (r"\b(resets|changes|state_ms|quality)\[(\$\w+)\]", r"coalesce(\1[\2], 0)"),
+        (r"\bgroupArrayIf\(\((\w+), (\w+)\)", r"groupArrayIf([\1, \2]"),
+    )
+)
+_TABLE = re.compile(r'\bFROM "(\w+)"( FINAL)?')
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A statement for DuckDB.
+
+    Attributes:
+        tables: Names that it reads from, each to be defined by the caller, as a view of rows of which each key is one.
+    """
+
+    sql: str
+    params: Mapping[str, Any]
+    tables: tuple[str, ...]
+
+
+def translate(sql: str, params: Mapping[str, Any]) -> Translated:
+    """Return what DuckDB runs for a statement of the read side.
+
+    Tables lose `FINAL`: rows of the lake are merged always, as what is written again is appended there.
+    """
+    values: dict[str, Any] = {}
+
+    def bound(match: re.Match[str]) -> str:
+        return _bound(match[1], params[match[1]], values)
+
+    text = _PARAMETER.sub(bound, sql)
+    for pattern, replacement in _FORMS:
+        text = pattern.sub(replacement, text)
+    tables = tuple(dict.fromkeys(match[1] for match in _TABLE.finditer(text)))
+    return Translated(_TABLE.sub(r'FROM "\1"', text), values, tables)
+
+
+def _bound(name: str, value: Any, values: dict[str, Any]) -> str:
+    """Return the text that stands for a parameter; a list becomes a list of parameters."""
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        values[name] = value
+        return f"${name}::BIGINT" if isinstance(value, int) else f"${name}"
+    each = {f"{name}_{position}": item for position, item in enumerate(value)}
+    values |= each
+    return f"({', '.join(f'${item}' for item in each)})"
+
+
+def macro_statements() -> list[str]:
+    """Return the statements that a connection runs before the first question."""
+    return [f"CREATE OR REPLACE TEMP MACRO {macro}" for macro in MACROS]
