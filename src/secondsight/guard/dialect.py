@@ -1,0 +1,72 @@
+"""Read and write the SQL that authors send: the parser library's ClickHouse, without its renaming of functions.
+
+The library turns many functions into nodes of their own and writes them back under another name. Here every call keeps
+the name it was written with, so that what is checked is what is generated.
+"""
+
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.clickhouse import ClickHouse
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.clickhouse import ClickHouseParser
+from sqlglot.tokenizer_core import Token
+
+from secondsight.guard.refusal import Refused, Rule
+
+
+class PlainParser(ClickHouseParser):
+    """A parser that knows no function by itself but CAST and EXTRACT, whose arguments have a syntax of their own."""
+
+    FUNCTIONS: ClassVar[dict[str, Any]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+        name: ClickHouseParser.FUNCTION_PARSERS[name] for name in ("CAST", "EXTRACT")
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": ClickHouseParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+
+
+class PlainClickHouse(ClickHouse):
+    """The dialect in which statements are read and generated."""
+
+    Parser = PlainParser
+
+
+_DIALECT = PlainClickHouse()
+
+
+def tokenise(text: str) -> list[Token]:
+    """Return the tokens of a text.
+
+    Raises:
+        Refused(not_understood): The text has none.
+    """
+    try:
+        return _DIALECT.tokenize(text)
+    except (SqlglotError, ValueError, IndexError) as error:
+        raise Refused("not_understood", Rule.TOKENS) from error
+
+
+def parse(text: str, tokens: list[Token]) -> list[exp.Expr]:
+    """Return the statements of a text, empty ones left out.
+
+    Raises:
+        Refused(not_understood): The parser does not read it, or runs out of stack.
+    """
+    try:
+        return [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
+        raise Refused("not_understood", Rule.TREE) from error
+
+
+def render(tree: exp.Expr) -> str:
+    """Return the text of a tree, without comments.
+
+    Raises:
+        Refused(not_verified): The tree cannot be written.
+    """
+    try:
+        return _DIALECT.generate(tree, comments=False, unsupported_level=sqlglot.ErrorLevel.RAISE, copy=True)
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError) as error:
+        raise Refused("not_verified", Rule.VERIFY) from error
