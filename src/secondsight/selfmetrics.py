@@ -3,6 +3,7 @@
 import threading
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Collection
 from itertools import accumulate
 
 Labels = tuple[tuple[str, str], ...]
@@ -48,8 +49,8 @@ class SelfMetrics:
         with self._lock:
             return sum(self._counters.get(name, {}).values())
 
-    def render(self) -> str:
-        """Return the Prometheus text exposition (format 0.0.4) of everything, sorted."""
+    def render(self, hidden: Collection[str] = ()) -> str:
+        """Return the Prometheus text exposition (format 0.0.4) of everything, sorted, added up over hidden labels."""
         with self._lock:
             families = [(name, "counter", dict(series)) for name, series in self._counters.items()]
             families += [(name, "gauge", dict(series)) for name, series in self._gauges.items()]
@@ -59,11 +60,19 @@ class SelfMetrics:
                 for name, series in sorted(self._buckets.items())
             ]
         plain = [family for family in families if family[0].removesuffix("_sum") not in sums]
-        return "".join([*(_family(name, kind, series) for name, kind, series in sorted(plain)), *histograms])
+        shown = [(name, kind, _without(series, hidden) if hidden else series) for name, kind, series in plain]
+        return "".join([*(_family(name, kind, series) for name, kind, series in sorted(shown)), *histograms])
 
 
 def _key(labels: dict[str, str]) -> Labels:
     return tuple(sorted(labels.items())) if len(labels) > 1 else tuple(labels.items())
+
+
+def _without(series: dict[Labels, float], hidden: Collection[str]) -> dict[Labels, float]:
+    sums: dict[Labels, float] = defaultdict(float)
+    for labels, value in series.items():
+        sums[tuple(label for label in labels if label[0] not in hidden)] += value
+    return dict(sums)
 
 
 def _family(name: str, kind: str, series: dict[Labels, float]) -> str:

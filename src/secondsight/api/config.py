@@ -22,6 +22,12 @@ class ApiConfig:
         static: Folder of the built pages, or None for those of this package.
         forward_bytes: Largest body that is passed on.
         session_seconds: How long a sign-in lasts.
+        requests_per_second, requests_burst: Requests that one token or person may send, lastingly and at once.
+        tenant_queries: Questions of one tenant that may run at once.
+        tenant_queries_waiting: Further ones that wait for their turn.
+        tenant_query_seconds: Time that the questions of one tenant may take together in a minute.
+        query_wait_seconds: How long a question waits for its turn.
+        cache_bytes: About what kept answers may take; 0 keeps none.
         debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
 
@@ -38,6 +44,13 @@ class ApiConfig:
     forward_seconds: float = 60.0
     session_seconds: int = 12 * 3600
     debug_values_per_second: int = 20_000
+    requests_per_second: float = 100.0
+    requests_burst: float = 500.0
+    tenant_queries: int = 6
+    tenant_queries_waiting: int = 100
+    tenant_query_seconds: float = 360.0
+    query_wait_seconds: float = 15.0
+    cache_bytes: int = 64 << 20
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
 

@@ -1,5 +1,6 @@
 """Turn errors into answers: the right status, a code, a message that is safe to show, and nothing else."""
 
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -11,11 +12,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from secondsight.access.debug import OverBudget
+from secondsight.api.admission import Throttled
 from secondsight.errors import Rejected, Retryable
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.failures import QueryLimited
 
 RETRY_AFTER_SECONDS = 1.0
+PROMETHEUS_PATHS = "/api/v1/"
+"""Where errors are told as Prometheus tells them."""
 
 STATUS: Mapping[str, HTTPStatus] = {
     "token_missing": HTTPStatus.UNAUTHORIZED,
@@ -30,6 +34,10 @@ STATUS: Mapping[str, HTTPStatus] = {
     "tenant_exists": HTTPStatus.CONFLICT,
     "not_found": HTTPStatus.NOT_FOUND,
     "debug_budget": HTTPStatus.TOO_MANY_REQUESTS,
+    "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
+    "query_budget": HTTPStatus.TOO_MANY_REQUESTS,
+    "too_many_queries": HTTPStatus.TOO_MANY_REQUESTS,
+    "too_many_streams": HTTPStatus.TOO_MANY_REQUESTS,
     "ambiguous_target": HTTPStatus.UNPROCESSABLE_ENTITY,
     "range_too_wide": HTTPStatus.UNPROCESSABLE_ENTITY,
     "too_many_series": HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -46,7 +54,7 @@ def refusal(error: Rejected) -> JSONResponse:
         error = Rejected("query_too_expensive", error.message, error.hint)
     status = STATUS.get(error.code, HTTPStatus.BAD_REQUEST)
     headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else {}
-    if isinstance(error, OverBudget) and error.retry_after_seconds is not None:
+    if isinstance(error, OverBudget | Throttled) and error.retry_after_seconds is not None:
         headers["Retry-After"] = str(max(math.ceil(error.retry_after_seconds), 1))
     return answer(status, error.code, error.message, error.hint, headers)
 
@@ -72,20 +80,33 @@ def answer(
     return JSONResponse(body, status.value, dict(headers or {}))
 
 
+def prometheus_shape(response: JSONResponse) -> JSONResponse:
+    """Return an error as clients of Prometheus read it."""
+    error = json.loads(bytes(response.body))["error"]
+    kind = "unavailable" if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE else "bad_data"
+    text = "; ".join(filter(None, (error["message"], error["hint"])))
+    body = {"status": "error", "errorType": kind, "error": f"{error['code']}: {text}"}
+    kept = {name: value for name, value in response.headers.items() if name in ("retry-after", "www-authenticate")}
+    return JSONResponse(body, response.status_code, kept)
+
+
 def handle_errors(app: FastAPI, selfmetrics: SelfMetrics) -> None:
     """Let every error of the routes become an answer, and count it."""
+
+    def shaped(request: Request, response: JSONResponse) -> JSONResponse:
+        return prometheus_shape(response) if request.url.path.startswith(PROMETHEUS_PATHS) else response
 
     async def on_rejected(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, Rejected)  # noqa: S101 - what the registration below promises
         request.state.refusal = error.code
         selfmetrics.count("api_refusals_total", code=error.code)
-        return refusal(error)
+        return shaped(request, refusal(error))
 
-    async def on_retryable(_: Request, error: Exception) -> JSONResponse:
+    async def on_retryable(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, Retryable)  # noqa: S101 - what the registration below promises
         selfmetrics.count("api_refusals_total", code="unavailable")
         _log.warning("a request has to come back: %s", error)
-        return come_back(error)
+        return shaped(request, come_back(error))
 
     async def on_invalid(_: Request, error: Exception) -> JSONResponse:
         selfmetrics.count("api_refusals_total", code="bad_request")

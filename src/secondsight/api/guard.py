@@ -74,7 +74,7 @@ class Guarded:
         if status in AUTH_FAILURES:
             metrics.count("api_auth_failures_total", reason=scope.get("state", {}).get("refusal", "other"))
         caller = scope.get("state", {}).get("caller")
-        if caller is not None and (status in REFUSED or scope["method"] == "GET"):
+        if caller is not None and (status in REFUSED or _is_read(scope)):
             await self._record(_entry(scope, caller, status, self._services.clock.now_ms()))
 
     async def _record(self, entry: AuditEntry) -> None:
@@ -121,10 +121,15 @@ def route_of(scope: Scope) -> str:
 def _entry(scope: Scope, caller: Identity, status: int, now_ms: int) -> AuditEntry:
     state: dict[str, Any] = scope.get("state", {})
     outcome = "ok" if status < HTTPStatus.BAD_REQUEST else state.get("refusal", f"status_{status}")
-    query = scope["query_string"].decode("latin-1")
+    query = state.get("asked") or scope["query_string"].decode("latin-1")
     detail = f"{scope['path']}?{query}" if query else scope["path"]
-    action = "read" if scope["method"] == "GET" else scope["method"].lower()
+    action = "read" if _is_read(scope) else scope["method"].lower()
     return AuditEntry(now_ms, caller.subject, caller.tenant_id, action, outcome, detail[:DETAIL_LENGTH_MAXIMUM])
+
+
+def _is_read(scope: Scope) -> bool:
+    """Tell whether a request only reads: some questions come as forms."""
+    return scope["method"] == "GET" or "asked" in scope.get("state", {})
 
 
 def _guard(headers: MutableHeaders, scope: Scope) -> None:

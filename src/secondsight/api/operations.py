@@ -26,5 +26,5 @@ def readiness(services: Shared) -> HealthAnswer:
 
 @router.get("/metrics", response_class=Response)
 def selfmetrics(services: Shared) -> Response:
-    """Return this process' counters as Prometheus text."""
-    return Response(services.selfmetrics.render(), media_type="text/plain; version=0.0.4")
+    """Return this process' counters as Prometheus text; it names no tenant."""
+    return Response(services.selfmetrics.render(hidden=("tenant",)), media_type="text/plain; version=0.0.4")

@@ -1,5 +1,6 @@
 """Hold what the routes share, and turn a request into the scope of whoever sent it."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,10 +13,12 @@ from secondsight.access.maintenance import MaintenanceWindow, windows_between
 from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator
+from secondsight.api.admission import Admission, Limits, Throttled
 from secondsight.api.config import ApiConfig
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
+from secondsight.query.cache import AnswerCache, CachedRunner
 from secondsight.query.fleet import FleetReader
 from secondsight.query.gapreader import GapReader
 from secondsight.query.inventory import Inventory
@@ -38,11 +41,12 @@ class Services:
     clock: Clock
     authenticator: Authenticator
     inventory: Inventory
-    runner: QueryRunner
+    runner: CachedRunner
     gaps: GapReader
     fleet: FleetReader
     selfmetrics: SelfMetrics
     audit: AuditLog
+    admission: Admission
 
 
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
@@ -52,6 +56,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
         return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
 
+    metrics = SelfMetrics()
     gaps = GapReader(inventory, clock, planned)
     return Services(
         config=config,
@@ -61,11 +66,26 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         clock=clock,
         authenticator=Authenticator(metadata, clock),
         inventory=inventory,
-        runner=QueryRunner(store, clock, inventory, gaps),
+        runner=CachedRunner(
+            QueryRunner(store, clock, inventory, gaps), AnswerCache(config.cache_bytes, clock), clock, planned, metrics
+        ),
         gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
-        selfmetrics=SelfMetrics(),
+        selfmetrics=metrics,
         audit=AuditLog(metadata),
+        admission=Admission(_limits(config), clock),
+    )
+
+
+def _limits(config: ApiConfig) -> Limits:
+    return Limits(
+        requests_per_second=config.requests_per_second,
+        requests_burst=config.requests_burst,
+        at_once=config.readers,
+        tenant_at_once=config.tenant_queries,
+        tenant_waiting=config.tenant_queries_waiting,
+        tenant_seconds_per_minute=config.tenant_query_seconds,
+        wait_seconds=config.query_wait_seconds,
     )
 
 
@@ -91,8 +111,30 @@ def identity_of(request: Request, services: Annotated[Services, Depends(services
     return found
 
 
+async def admitted(
+    request: Request,
+    identity: Annotated[Identity, Depends(identity_of)],
+    services: Annotated[Services, Depends(services_of)],
+) -> AsyncIterator[None]:
+    """Hold a turn of the caller's tenant while a route reads.
+
+    Raises:
+        Throttled(rate_limited, query_budget, too_many_queries).
+    """
+    try:
+        services.admission.check_rate(identity.subject)
+        async with services.admission.turn(identity.tenant_id):
+            yield
+    except Throttled as error:
+        path = getattr(request.scope.get("route"), "path", "other")
+        services.selfmetrics.count("api_rate_limited_total", limit=error.code, route=path, tenant=identity.tenant_id)
+        raise
+
+
 def read_scope(
-    identity: Annotated[Identity, Depends(identity_of)], services: Annotated[Services, Depends(services_of)]
+    identity: Annotated[Identity, Depends(identity_of)],
+    services: Annotated[Services, Depends(services_of)],
+    _turn: Annotated[None, Depends(admitted, scope="function")],
 ) -> Scope:
     """Return what the sender of a request may see; grants are read again after a few seconds.
 
