@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _LINE = re.compile(r"^(?P<indent> *)(?P<word>[A-Z_]+(?: [A-Z_]+)*)(?: id: \d+)?(?P<rest>,.*)? ?$")
+_SORTED = re.compile(r"^(?P<indent> *)(?P<word>EXPRESSION)(?P<rest> .*)$")
+"""A key of ORDER BY is headed by its own text."""
 _IDENTIFIER = re.compile(r"\bidentifier: (?P<name>.+)$")
 _CTE = re.compile(r"\bcte_name: (?P<name>[^,]+)")
 _FUNCTION = re.compile(r"\bfunction_name: (?P<name>[^,]+)")
@@ -52,11 +54,14 @@ def read_tree(lines: Iterable[str]) -> EngineReads:
     path: list[_Level] = []
     understood = False
     for line in lines:
-        match = _LINE.match(line.rstrip("\n"))
+        if not line.strip():
+            continue
+        match = _LINE.match(line) or _SORTED.match(line)
         if match is None:
             return EngineReads(understood=False, tables=(), functions=())
         understood = True
         word, rest = match["word"], match["rest"] or ""
+        rest = rest if rest.startswith(",") else ""
         while path and path[-1].indent >= len(match["indent"]):
             path.pop()
         if path:
