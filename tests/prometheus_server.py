@@ -7,11 +7,13 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROMETHEUS = shutil.which("prometheus")
+PROMTOOL = shutil.which("promtool")
 VMAGENT = shutil.which("vmagent")
 WAIT_SECONDS = 60
 STOP_SECONDS = 20
@@ -84,6 +86,24 @@ def prometheus(folder: Path, exporter_port: int, gateway_port: int, token: str) 
 
 
 @contextmanager
+def prometheus_of(folder: Path, exposition: str) -> Iterator[int]:
+    """Run a Prometheus that holds the samples of an OpenMetrics text and scrapes nothing; give its port."""
+    assert PROMETHEUS is not None
+    assert PROMTOOL is not None
+    text, config, blocks = folder / "samples.om", folder / "empty.yml", folder / "blocks"
+    text.write_text(exposition)
+    config.write_text("global: {}\n")
+    made = [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", str(text), str(blocks)]
+    subprocess.run(made, check=True, capture_output=True)
+    port = _free_port()
+    command = [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={blocks}"]
+    command += [f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=100y"]
+    for _ in _running(command, folder):
+        wait_until(lambda: _is_ready(port), (folder / "sender.log").read_text)
+        yield port
+
+
+@contextmanager
 def vmagent(folder: Path, exporter_port: int, gateway_port: int, token: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a vmagent that scrapes every second and writes on."""
     assert VMAGENT is not None
@@ -123,6 +143,12 @@ def _running(command: list[str], folder: Path) -> Iterator[subprocess.Popen[byte
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5) as answer:
+        return bool(answer.status == 200)
+    return False
 
 
 def _free_port() -> int:

@@ -221,7 +221,9 @@ def _empty_item(row: Row) -> dict[str, Any]:
     }
 
 
-def insert_entity(store: Any, row: Row, from_ms: int, kind: str = "gpu", gpu_model: str = "H100") -> None:
+def insert_entity(
+    store: Any, row: Row, from_ms: int, kind: str = "gpu", gpu_model: str = "H100", index: str = "0"
+) -> None:
     store.insert(
         "entities",
         pa.table(
@@ -229,7 +231,7 @@ def insert_entity(store: Any, row: Row, from_ms: int, kind: str = "gpu", gpu_mod
                 **_place([row]),
                 "kind": _texts([kind]),
                 "gpu_model": _texts([gpu_model]),
-                "attributes": pa.array([[("index", "0")]], pa.map_(pa.string(), pa.string())),
+                "attributes": pa.array([[("index", index)]], pa.map_(pa.string(), pa.string())),
                 "collector_id": _texts([row.collector]),
                 "interval_ms": pa.array([row.interval], pa.uint32()),
                 "from_time": _times([from_ms]),

@@ -16,18 +16,22 @@ from secondsight.api import (
     gaps,
     ladder,
     ledger,
+    live,
     operations,
     places,
+    prometheus,
     reference,
     series,
     session,
 )
+from secondsight.api.attend import Attended
 from secondsight.api.errors import handle_errors
-from secondsight.api.forward import App, Forward
+from secondsight.api.forward import Forward
 from secondsight.api.guard import Guarded, flush_audit
 from secondsight.api.models import ErrorAnswer
 from secondsight.api.pages import page_routes, static_folder
 from secondsight.api.services import Services
+from secondsight.api.tagged import Tagged
 from secondsight.errors import Retryable
 
 GZIP_FROM_BYTES = 2_000
@@ -35,6 +39,7 @@ GZIP_LEVEL = 1
 
 _MODULES = (
     series,
+    prometheus,
     places,
     reference,
     session,
@@ -44,6 +49,7 @@ _MODULES = (
     events,
     deadletters,
     fleetmap,
+    live,
     ladder,
     administration,
     operations,
@@ -52,7 +58,7 @@ _DESCRIPTION = """Every answer says how good it is. Times are RFC 3339, epoch mi
 Sign in with `Authorization: Bearer TOKEN`, or with the session cookie that `POST /v1/session` gives."""
 
 
-def make_app(services: Services) -> App:
+def make_app(services: Services) -> Guarded:
     """Return the application: routes, pages, what passes ingest on, and the headers of every answer."""
     inner = make_routes(services)
     forward = Forward(
@@ -82,6 +88,8 @@ def make_routes(services: Services) -> FastAPI:
     for module in _MODULES:
         app.include_router(module.router)
     app.include_router(page_routes(static_folder(services.config.static)))
+    app.add_middleware(Tagged)
+    app.add_middleware(Attended)
     app.add_middleware(GZipMiddleware, minimum_size=GZIP_FROM_BYTES, compresslevel=GZIP_LEVEL)
     return app
 
@@ -91,6 +99,7 @@ def _closing(services: Services) -> Callable[[FastAPI], AbstractAsyncContextMana
     async def live(_: FastAPI) -> AsyncIterator[Mapping[str, object]]:
         flushing = asyncio.create_task(flush_audit(services))
         yield {}
+        await services.feeds.close()
         flushing.cancel()
         with suppress(asyncio.CancelledError):
             await flushing

@@ -63,6 +63,10 @@ class Guarded:
         except Exception:  # noqa: BLE001 - the edge: answered, logged and counted inside, raised again for servers
             self._services.selfmetrics.count("api_broken_answers_total")
 
+    def leave(self) -> None:
+        """Let those go who would stay for ever, as the server is about to stop."""
+        self._services.feeds.stop()
+
     async def _note(self, scope: Scope, status: int, started: float) -> None:
         """Count an answer, and put on record who it is for."""
         metrics = self._services.selfmetrics

@@ -1,0 +1,123 @@
+"""Give series their labels, and match them: our own names, or those of dcgm-exporter."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from secondsight.errors import Rejected
+from secondsight.model import EntityKind
+from secondsight.promql.matrix import NAME, Labels
+from secondsight.promql.names import Reading
+from secondsight.query.request import Group
+
+PATTERN_LENGTH_MAXIMUM = 1_000
+OWNERS = {"job_id": Group.JOB, "workload_id": Group.WORKLOAD, "team": Group.TEAM, "model_id": Group.MODEL}
+"""Labels that a series has only where an expression names them: they change while it goes on."""
+_ANSWERED = {"jobId": "job_id", "workloadId": "workload_id", "ownerTeam": "team", "modelId": "model_id"}
+
+Key = tuple[str, str, str, str]
+"""Tenant, cluster, host, entity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """One condition on a label; the empty text stands for its absence."""
+
+    name: str
+    operator: str
+    value: str
+    pattern: re.Pattern[str] | None = None
+
+    def admits(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels fulfil it."""
+        value = labels.get(self.name, "")
+        if self.pattern is not None:
+            return (self.pattern.fullmatch(value) is not None) == (self.operator == "=~")
+        return (value == self.value) == (self.operator == "=")
+
+
+def matcher(name: str, operator: str, value: str) -> Matcher:
+    """Return a condition.
+
+    Raises:
+        Rejected(promql_parse): Its pattern is none.
+    """
+    if operator in ("=", "!="):
+        return Matcher(name, operator, value)
+    if len(value) > PATTERN_LENGTH_MAXIMUM:
+        message = f"a pattern has {len(value)} characters"
+        raise Rejected("promql_parse", message, f"use {PATTERN_LENGTH_MAXIMUM} at most")
+    try:
+        return Matcher(name, operator, value, re.compile(value, re.DOTALL))
+    except re.error as error:
+        raise Rejected("promql_parse", f"{value!r} is no pattern: {error}", "check its brackets") from error
+
+
+class Places:
+    """What is known of entities: rows of the inventory, the newest of each.
+
+    Args:
+        rows: As `Inventory.expected` gives them.
+    """
+
+    def __init__(self, rows: Any, kind: EntityKind) -> None:
+        self._kind = kind
+        names = ["tenant_id", "region", "cluster_id", "rack", "host_id", "entity", "part", "gpu_model", "gpu_index"]
+        columns = [rows[name].cast(pa.string()).to_pylist() for name in names]
+        found: dict[tuple[Key, str], dict[str, str]] = {}
+        for seen, values in sorted(zip(rows["last_seen_ms"].to_pylist(), zip(*columns, strict=True), strict=True)):
+            fact = dict(zip(names, values, strict=True)) | {"seen": seen}
+            found[_key(fact), fact["part"]] = fact
+        self._facts = {key: fact for (key, _), fact in found.items()}
+        self.parts = list(found)
+
+    def labels(self, key: Key, part: str, reading: Reading) -> Labels:
+        """Return the labels of a series; those without a value are left out."""
+        fact = self._facts.get(key, {})
+        tenant, cluster, host, entity = key
+        index, model = fact.get("gpu_index") or "", fact.get("gpu_model") or ""
+        if reading.is_dcgm:
+            device = f"nvidia{index}" if index else ""
+            own = {"UUID": entity, "gpu": index, "device": device, "modelName": model, "Hostname": host}
+            own |= {"instance": host, "cluster": cluster, "tenant": tenant}
+        else:
+            own = {"tenant": tenant, "region": fact.get("region") or "", "cluster": cluster}
+            own |= {"rack": fact.get("rack") or "", "host": host}
+            own |= self._entity(entity, host) | {"gpu_index": index, "gpu_model": model}
+        pairs = ((reading.part_names.get(name, name), value) for name, value in part_pairs(part))
+        return {name: value for name, value in ({NAME: reading.name} | own | dict(pairs)).items() if value}
+
+    def _entity(self, entity: str, host: str) -> Labels:
+        if self._kind is EntityKind.GPU:
+            return {"gpu": entity}
+        return {} if entity == host else {"entity": entity}
+
+
+def part_pairs(part: str) -> list[tuple[str, str]]:
+    """Return the labels that a part is made of."""
+    pieces = (piece.partition("=") for piece in part.split(",") if piece)
+    return [(name, unquote(value)) if mark else ("part", name) for name, mark, value in pieces]
+
+
+def key_of(labels: Mapping[str, str]) -> Key:
+    """Return whose series this is, from labels by their names in answers."""
+    entity = labels.get("gpuId") or labels.get("entityId", "")
+    return labels.get("tenantId", ""), labels.get("clusterId", ""), labels.get("hostId", ""), entity
+
+
+def owner_labels(labels: Mapping[str, str]) -> Labels:
+    """Return whom a series is allocated to, from labels by their names in answers."""
+    return {ours: labels[theirs] for theirs, ours in _ANSWERED.items() if labels.get(theirs)}
+
+
+def admits(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
+    """Tell whether labels fulfil all conditions."""
+    return all(one.admits(labels) for one in matchers)
+
+
+def _key(fact: Mapping[str, str]) -> Key:
+    return fact["tenant_id"], fact["cluster_id"], fact["host_id"], fact["entity"]

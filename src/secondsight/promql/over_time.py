@@ -1,0 +1,182 @@
+"""Evaluate selectors, and functions of ranges, from windows on a grid."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from secondsight.errors import Rejected
+from secondsight.promql.matrix import F64, I64, Bools, Matrix, without_name
+from secondsight.promql.read import Reader, Wanted, Windows
+from secondsight.query.aggregates import QUANTILES, Aggregate, legal_aggregates
+
+QUANTILE_CELLS_MAXIMUM = 20_000_000
+_SECONDS_PER_MS = 1e-3
+
+
+def latest(reader: Reader, wanted: Wanted) -> Matrix:
+    """Return the newest value of each series at each instant, no older than the range."""
+    return _each(reader, wanted, lambda windows: _last(windows, wanted), (Aggregate.LAST,), keeps_name=True)
+
+
+def over_time(reader: Reader, name: str, wanted: Wanted) -> Matrix:
+    """Return a function of the range behind each instant.
+
+    Raises:
+        Rejected(promql_unsupported): The function has no meaning for a metric of this type, or is not offered.
+    """
+    if name not in _FUNCTIONS:
+        offered = ", ".join(sorted([*_FUNCTIONS, "quantile_over_time"]))
+        raise Rejected("promql_unsupported", f"{name}() is not offered", f"of ranges there are {offered}")
+    aggregates, evaluate = _FUNCTIONS[name]
+    return _each(
+        reader,
+        wanted,
+        lambda windows: evaluate(windows, wanted),
+        aggregates,
+        keeps_name=name == "last_over_time",
+        function=name,
+    )
+
+
+def quantile_over_time(reader: Reader, share: float, wanted: Wanted) -> Matrix:
+    """Return a quantile of the seconds in the range behind each instant.
+
+    Raises:
+        Rejected(promql_unsupported): It would need too many seconds, or percentiles that are not kept.
+    """
+    kept = {share: aggregate for aggregate, share in QUANTILES.items()}
+    if reader.steps.is_single and share in kept:
+        aggregate = kept[share]
+        return _each(
+            reader, wanted, lambda windows: windows.figures[aggregate], (aggregate,), function="quantile_over_time"
+        )
+    wanted = replace(wanted, by_second=True)
+    return _each(
+        reader,
+        wanted,
+        lambda windows: _quantile(windows, wanted, share),
+        (Aggregate.LAST,),
+        function="quantile_over_time",
+    )
+
+
+def _each(
+    reader: Reader,
+    wanted: Wanted,
+    evaluate: Callable[[Windows], F64],
+    aggregates: Sequence[Aggregate],
+    *,
+    keeps_name: bool = False,
+    function: str = "",
+) -> Matrix:
+    """Evaluate every metric that the selector names, and put their series together."""
+    steps = reader.steps.times_ms.size
+    labels, values = [], [np.zeros((0, steps))]
+    for reading in reader.readings(wanted.name, wanted.matchers):
+        lacks = [each for each in aggregates if each not in legal_aggregates(reading.metric)]
+        if lacks:
+            legal = ", ".join(legal_aggregates(reading.metric))
+            message = (
+                f"{function or 'the value'} of {reading.name} has no meaning: it is a {reading.metric.rollup.value}"
+            )
+            raise Rejected("promql_unsupported", message, f"it has {legal}")
+        windows = reader.windows(wanted, reading, aggregates)
+        labels += windows.labels
+        values.append(evaluate(windows))
+    together = np.concatenate(values)
+    found = Matrix(labels if keeps_name else without_name(labels), together, ~np.isnan(together))
+    return found.present()
+
+
+def _bounds(windows: Windows, wanted: Wanted) -> tuple[I64, I64]:
+    """Return the first window that each instant sees, and the one behind its last."""
+    ends = windows.ends_ms
+    starts = np.searchsorted(ends, wanted.times_ms - windows.range_ms, side="right")
+    return starts.astype(np.int64), np.searchsorted(ends, wanted.times_ms, side="right").astype(np.int64)
+
+
+def _reduced(operation: Any, figures: F64, windows: Windows, wanted: Wanted) -> F64:
+    """Return an operation over the windows that each instant sees; a figure of NaN is none."""
+    starts, stops = _bounds(windows, wanted)
+    padded = np.concatenate([figures, np.full((figures.shape[0], 1), np.nan)], axis=1)
+    edges = np.stack([starts, stops], axis=1).ravel()
+    there = ~np.isnan(padded)
+    filled = np.where(there, padded, 0.0) if operation is np.add else padded
+    found: F64 = operation.reduceat(filled, edges, axis=1)[:, ::2]
+    seen = np.add.reduceat(there.astype(np.int64), edges, axis=1)[:, ::2] > 0
+    return np.where(seen & (stops > starts), found, np.nan)
+
+
+def _sum(windows: Windows, wanted: Wanted, figures: F64) -> F64:
+    return _reduced(np.add, figures, windows, wanted)
+
+
+def _last(windows: Windows, wanted: Wanted) -> F64:
+    figures = windows.figures[Aggregate.LAST]
+    starts, stops = _bounds(windows, wanted)
+    if not figures.shape[1]:
+        return np.full((figures.shape[0], starts.size), np.nan)
+    places = np.where(np.isnan(figures), -1, np.arange(figures.shape[1]))
+    newest = np.maximum.accumulate(places, axis=1)[:, np.maximum(stops - 1, 0)]
+    seen = (newest >= starts) & (stops > 0)
+    return np.where(seen, np.take_along_axis(figures, np.maximum(newest, 0), axis=1), np.nan)
+
+
+def _mean(windows: Windows, wanted: Wanted) -> F64:
+    weights = windows.figures[Aggregate.COUNT]
+    return _sum(windows, wanted, windows.figures[Aggregate.AVG] * weights) / _sum(windows, wanted, weights)
+
+
+def _total(windows: Windows, wanted: Wanted) -> F64:
+    return _sum(windows, wanted, windows.figures[Aggregate.AVG] * windows.figures[Aggregate.COUNT])
+
+
+def _rate(windows: Windows, wanted: Wanted) -> F64:
+    """Return increase by the seconds that its pairs span, so that a gap inflates nothing."""
+    increases, rates = windows.figures[Aggregate.INCREASE], windows.figures[Aggregate.RATE]
+    with np.errstate(all="ignore"):
+        seconds = np.where(rates > 0, increases / rates, windows.width_ms * _SECONDS_PER_MS)
+    return _sum(windows, wanted, increases) / _sum(windows, wanted, np.where(np.isnan(increases), np.nan, seconds))
+
+
+def _of(aggregate: Aggregate, operation: Any = np.add) -> Callable[[Windows, Wanted], F64]:
+    return lambda windows, wanted: _reduced(operation, windows.figures[aggregate], windows, wanted)
+
+
+def _present(windows: Windows, wanted: Wanted) -> F64:
+    seen: Bools = ~np.isnan(_last(windows, wanted))
+    return np.where(seen, 1.0, np.nan)
+
+
+def _quantile(windows: Windows, wanted: Wanted, share: float) -> F64:
+    figures = windows.figures[Aggregate.LAST]
+    starts, stops = _bounds(windows, wanted)
+    if int((stops - starts).sum()) * figures.shape[0] > QUANTILE_CELLS_MAXIMUM:
+        message = "the quantile would look at too many seconds"
+        raise Rejected("promql_unsupported", message, "name fewer GPUs, a shorter range or wider steps")
+    found = np.full((figures.shape[0], starts.size), np.nan)
+    for step, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
+        some = figures[:, start:stop]
+        rows = np.flatnonzero(~np.isnan(some).all(axis=1)) if some.size else np.zeros(0, np.intp)
+        found[rows, step] = np.nanquantile(some[rows], min(max(share, 0.0), 1.0), axis=1)
+    if not 0 <= share <= 1:
+        found = np.where(np.isnan(found), found, np.inf if share > 1 else -np.inf)
+    return found
+
+
+_FUNCTIONS: dict[str, tuple[tuple[Aggregate, ...], Callable[[Windows, Wanted], F64]]] = {
+    "avg_over_time": ((Aggregate.AVG, Aggregate.COUNT), _mean),
+    "changes": ((Aggregate.CHANGES,), _of(Aggregate.CHANGES)),
+    "count_over_time": ((Aggregate.COUNT,), _of(Aggregate.COUNT)),
+    "increase": ((Aggregate.INCREASE,), _of(Aggregate.INCREASE)),
+    "last_over_time": ((Aggregate.LAST,), _last),
+    "max_over_time": ((Aggregate.MAX,), _of(Aggregate.MAX, np.fmax)),
+    "min_over_time": ((Aggregate.MIN,), _of(Aggregate.MIN, np.fmin)),
+    "present_over_time": ((Aggregate.LAST,), _present),
+    "rate": ((Aggregate.INCREASE, Aggregate.RATE), _rate),
+    "resets": ((Aggregate.RESETS,), _of(Aggregate.RESETS)),
+    "sum_over_time": ((Aggregate.AVG, Aggregate.COUNT), _total),
+}
+"""Name -> (figures of windows that it needs, what it makes of them)."""

@@ -1,0 +1,312 @@
+"""PromQL over the store: the same expressions to a real Prometheus that holds the same samples, and what is refused."""
+
+import json
+import math
+import re
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api_client import Answer, Client, serving
+from prometheus_server import PROMETHEUS, PROMTOOL, prometheus_of
+from query_fixture import T0, Row, insert_allocation, insert_entity, insert_progress, insert_rollups, insert_rows
+from secondsight.access.identity import Role
+from secondsight.access.metadata import open_metadata
+from secondsight.access.scope import Grant
+from secondsight.access.tokens import TokenSpec, create_token
+from secondsight.api.app import make_app
+from secondsight.api.config import ApiConfig
+from secondsight.api.services import make_services
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.promql.names import reading_of
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+
+CATALOG = load_catalog()
+CASES = Path(__file__).parent / "cases" / "promql"
+EXPRESSIONS = json.loads((CASES / "expressions.json").read_text())
+REFUSED = json.loads((CASES / "refused.json").read_text())
+SECONDS = 900
+NOW = T0 + SECONDS * 1000 + 4_000
+AT = T0 + 600_000
+GPUS = (("c1", "h1", "GPU-a", "0"), ("c1", "h1", "GPU-b", "1"), ("c2", "h2", "GPU-c", "0"))
+NAMES = {
+    "DCGM_FI_DEV_GPU_TEMP": "gpu_temperature_celsius",
+    "DCGM_FI_DEV_GPU_UTIL": "gpu_utilization_ratio",
+    "DCGM_FI_DEV_POWER_USAGE": "gpu_power_watts",
+    "DCGM_FI_DEV_SM_CLOCK": "gpu_sm_clock_hertz",
+    "DCGM_FI_DEV_FB_USED": "gpu_memory_used_bytes",
+    "DCGM_FI_DEV_FB_FREE": "gpu_memory_free_bytes",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "gpu_energy_joules_total",
+    "DCGM_FI_DEV_PSTATE": "gpu_performance_state",
+}
+OF_THEIR_TIME = ("@", "time()")
+
+
+def stored(number: int, second: int) -> dict[str, float]:
+    """Return what one GPU stores of one second; one of them is silent for a while, and one counter begins anew."""
+    used = (second * 7 + number * 31) % 80_000
+    return {
+        "gpu_temperature_celsius": 40 + (second * 3 + number * 7) % 41,
+        "gpu_utilization_ratio": ((second * 11 + number * 37) % 101) * 100,
+        "gpu_power_watts": 100_000 * (number + 1) + (second * 17) % 997 * 10,
+        "gpu_sm_clock_hertz": 1200 + (second * 13 + number) % 700,
+        "gpu_memory_used_bytes": used * 2**20,
+        "gpu_memory_free_bytes": (81_920 - used) * 2**20,
+        "gpu_energy_joules_total": (second if number < 2 or second < 450 else second - 450) * 250_000 + 1000,
+        "gpu_performance_state": second // 40 % 3,
+    }
+
+
+def rows() -> list[Row]:
+    return [
+        Row(T0 + second * 1000, entity, stored(number, second), cluster=cluster, host=host, collector=f"agent-{host}")
+        for number, (cluster, host, entity, _) in enumerate(GPUS)
+        for second in range(SECONDS)
+        if not (entity == "GPU-b" and 400 <= second < 430)
+    ]
+
+
+def exposition(made: list[Row]) -> str:
+    """Return the same samples as dcgm-exporter's names, labels and units have them."""
+    lines = []
+    for name, own in NAMES.items():
+        reading = reading_of(name, CATALOG)
+        lines.append(f"# TYPE {name} gauge")
+        for row in made:
+            index = next(gpu[3] for gpu in GPUS if gpu[2] == row.entity)
+            labels = {"UUID": row.entity, "gpu": index, "device": f"nvidia{index}", "modelName": "H100"}
+            labels |= {"Hostname": row.host, "instance": row.host, "cluster": row.cluster, "tenant": row.tenant}
+            value = row.values[own] * CATALOG.get(own).resolution * reading.factor
+            written = ",".join(f'{key}="{text}"' for key, text in labels.items())
+            lines.append(f"{name}{{{written}}} {value!r} {row.t / 1000}")
+    return "\n".join([*lines, "# EOF", ""])
+
+
+class Site:
+    """An api over a store with the rows, and tokens that see all, one cluster, or a stranger's tenant."""
+
+    def __init__(self, folder: Path) -> None:
+        store = ChdbStore(folder / "hot")
+        migrate(store, CATALOG)
+        made = rows()
+        insert_rows(store, [*made, Row(AT, "GPU-secret", {"gpu_power_watts": 1}, tenant="t2", host="secret-host")])
+        insert_rollups(store, made)
+        for row in {row.series: row for row in made}.values():
+            index = next(gpu[3] for gpu in GPUS if gpu[2] == row.entity)
+            insert_entity(store, row, T0, index=index)
+        insert_entity(store, Row(AT, "GPU-secret", {}, tenant="t2", host="secret-host"), T0)
+        for row in {row.host: row for row in made}.values():
+            insert_progress(store, row, T0 + SECONDS * 1000, T0 + SECONDS * 1000)
+            insert_allocation(
+                store, Row(T0, row.entity, {}, cluster=row.cluster, host=row.host, job="j1", team="ml"), T0
+            )
+        metadata = open_metadata(f"sqlite:///{folder / 'metadata.sqlite'}")
+        (folder / "static").mkdir()
+        (folder / "static" / "index.html").write_text("<!doctype html><title>Secondsight</title>")
+        self.config = ApiConfig(data=folder, static=folder / "static")
+        self.services = make_services(self.config, store, metadata, CATALOG, ManualClock(NOW))
+        grants = {
+            "all": (Grant("t1"),),
+            "narrow": (Grant("t1", frozenset({"c2"}), denied_metrics=frozenset({"gpu_power_watts"})),),
+            "other": (Grant("t2"),),
+        }
+        specs = {name: TokenSpec(Role.VIEWER, held[0].tenant_id, name, grants=held) for name, held in grants.items()}
+        self.tokens = {name: create_token(metadata, spec, NOW).secret for name, spec in specs.items()}
+        self.client: Client
+
+    def get(self, path: str, token: str = "all", **params: Any) -> Answer:
+        headers = {"authorization": f"Bearer {self.tokens[token]}"}
+        return self.client.request(
+            "GET", f"/api/v1/{path}?{urllib.parse.urlencode(params, doseq=True)}", headers=headers
+        )
+
+    def data(self, path: str, token: str = "all", **params: Any) -> Any:
+        answer = self.get(path, token, **params)
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        assert body["status"] == "success"
+        return body["data"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("promql"))
+    with serving(make_app(made.services), made.config) as made.client:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    if PROMETHEUS is None or PROMTOOL is None:
+        pytest.skip("there is no prometheus on this machine (Debian package prometheus)")
+    with prometheus_of(tmp_path_factory.mktemp("prometheus"), exposition(rows())) as port:
+        yield port
+
+
+def asked(port: int, path: str, **params: Any) -> Any:
+    """Ask a Prometheus, whose ranges hold their start in its second version and do not in its third, as here."""
+    params["query"] = re.sub(r"\[(\d+)([sm])\]", _without_start, params["query"])
+    address = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(params)}"
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return json.loads(answer.read())["data"]
+
+
+def _without_start(found: re.Match[str]) -> str:
+    return f"[{int(found[1]) * (60_000 if found[2] == 'm' else 1_000) - 1}ms]"
+
+
+def series_of(data: Any) -> dict[tuple[tuple[str, str], ...], dict[float, float]]:
+    if data["resultType"] == "scalar":
+        return {(): {data["result"][0]: float(data["result"][1])}}
+    return {
+        tuple(sorted(one["metric"].items())): {at: float(v) for at, v in one.get("values") or [one["value"]]}
+        for one in data["result"]
+    }
+
+
+def compare(got: Any, wanted: Any, within: float, shift: float = 0, by: float = 1e-9) -> None:
+    mine, theirs = series_of(got), series_of(wanted)
+    assert mine.keys() == theirs.keys()
+    for labels, points in theirs.items():
+        assert mine[labels].keys() == {at + shift for at in points}, labels
+        for at, value in points.items():
+            found = mine[labels][at + shift]
+            assert math.isclose(found, value, rel_tol=within, abs_tol=by) or (
+                math.isnan(found) and math.isnan(value)
+            ), (
+                labels,
+                at,
+                found,
+                value,
+            )
+
+
+@pytest.mark.parametrize("case", EXPRESSIONS, ids=lambda case: case["query"])
+class TestBesideAPrometheus:
+    def test_at_one_instant(self, site: Site, peer: int, case: dict[str, Any]) -> None:
+        params = {"query": case["query"], "time": AT / 1000}
+        compare(
+            site.data("query", **params),
+            asked(peer, "query", **params),
+            case.get("within", 1e-9),
+            by=case.get("by", 1e-9),
+        )
+
+    def test_at_every_second(self, site: Site, peer: int, case: dict[str, Any]) -> None:
+        params = {"query": case["query"], "start": (AT - 190_000) / 1000, "end": (AT - 130_000) / 1000, "step": "1"}
+        got, wanted = site.data("query_range", **params), asked(peer, "query_range", **params)
+        compare(got, wanted, 0.25 if "within" in case else 1e-9, by=case.get("by", 1e-9))
+
+    def test_at_steps_it_sees_the_windows_that_have_ended(self, site: Site, peer: int, case: dict[str, Any]) -> None:
+        if any(word in case["query"] for word in OF_THEIR_TIME) or "quantile_over_time" in case["query"]:
+            return
+        start, end = AT // 1000, AT // 1000 + 240
+        got = site.data("query_range", query=case["query"], start=start, end=end, step="30s")
+        wanted = asked(peer, "query_range", query=case["query"], start=start - 1, end=end - 1, step="30s")
+        compare(got, wanted, case.get("within", 1e-9), shift=1, by=case.get("by", 1e-9))
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["query"])
+def test_what_is_not_offered_is_refused_by_its_name(site: Site, case: dict[str, Any]) -> None:
+    answer = site.get("query", query=case["query"], time=AT / 1000)
+    body = answer.json()
+    assert answer.status_code in (400, 422), body
+    assert (body["status"], body["errorType"]) == ("error", "bad_data")
+    assert body["error"].startswith(f"{case['code']}: ")
+    assert case["says"] in body["error"]
+
+
+def test_names_of_the_catalogue_are_in_its_units_and_labels(site: Site) -> None:
+    (one,) = site.data("query", query='gpu_utilization_ratio{gpu="GPU-c"}', time=AT / 1000)["result"]
+    assert one["metric"] == {
+        "__name__": "gpu_utilization_ratio",
+        "tenant": "t1",
+        "region": "r1",
+        "cluster": "c2",
+        "host": "h2",
+        "gpu": "GPU-c",
+        "gpu_index": "0",
+        "gpu_model": "H100",
+    }
+    assert float(one["value"][1]) == stored(2, 600)["gpu_utilization_ratio"] / 10_000
+    assert site.data("query", query="gpu_util", time=AT / 1000)["result"][0]["metric"]["__name__"] == "gpu_util"
+
+
+def test_owners_are_labels_where_they_are_named(site: Site) -> None:
+    data = site.data("query", query="sum by (team, job_id) (gpu_power_watts)", time=AT / 1000)
+    assert [one["metric"] for one in data["result"]] == [{}]
+
+
+def test_lists_of_series_labels_and_values(site: Site) -> None:
+    window = {"start": T0 / 1000, "end": NOW / 1000}
+    match = {"match[]": 'DCGM_FI_DEV_GPU_TEMP{cluster="c1"}'}
+    assert [one["UUID"] for one in site.data("series", **match, **window)] == ["GPU-a", "GPU-b"]
+    assert site.data("label/instance/values", **match, **window) == ["h1"]
+    assert site.data("label/gpu/values", **{"match[]": "DCGM_FI_DEV_GPU_TEMP"}, **window) == ["0", "1"]
+    assert "instance" in site.data("labels", **match, **window)
+    assert {"host", "instance", "gpu"} <= set(site.data("labels", **window))
+    names = site.data("label/__name__/values")
+    assert {"gpu_power_watts", "DCGM_FI_DEV_POWER_USAGE"} <= set(names)
+    assert names == sorted(names)
+    assert site.data("metadata", metric="gpu_power_watts")["gpu_power_watts"][0]["type"] == "gauge"
+    assert site.data("series", **{"match[]": "DCGM_FI_DEV_GPU_TEMP"}, start=1, end=2) == []
+    assert site.data("status/buildinfo")["application"] == "secondsight"
+
+
+def test_a_form_is_read_as_an_address_is(site: Site) -> None:
+    headers = {"authorization": f"Bearer {site.tokens['all']}", "content-type": "application/x-www-form-urlencoded"}
+    form = urllib.parse.urlencode({"query": "sum(gpu_power_watts)", "time": AT / 1000})
+    answer = site.client.request("POST", "/api/v1/query", form, headers)
+    assert answer.json()["data"] == site.data("query", query="sum(gpu_power_watts)", time=AT / 1000)
+    assert site.client.request("POST", "/api/v1/query", "x" * 70_000, headers).status_code == 400
+
+
+def test_nothing_leaves_a_scope(site: Site) -> None:
+    window = {"start": T0 / 1000, "end": NOW / 1000}
+    match = {"match[]": ["gpu_power_watts", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP"]}
+    for path in ("series", "labels", "label/host/values", "label/Hostname/values", "label/__name__/values", "metadata"):
+        for token in ("narrow", "all"):
+            text = site.get(path, token, **match, **window).text
+            assert "secret" not in text
+        narrow = site.get(path, "narrow", **match, **window).text
+        assert "h1" not in narrow
+        assert '"DCGM_FI_DEV_POWER_USAGE"' not in narrow
+        assert '"gpu_power_watts"' not in narrow
+    refused = site.get("query", "narrow", query="DCGM_FI_DEV_POWER_USAGE", time=AT / 1000)
+    assert (refused.status_code, refused.json()["error"].split(":")[0]) == (403, "forbidden_metric")
+    (one,) = site.data("query", "narrow", query="DCGM_FI_DEV_GPU_TEMP", time=AT / 1000)["result"]
+    assert one["metric"]["UUID"] == "GPU-c"
+    assert site.data("query", "other", query="DCGM_FI_DEV_GPU_TEMP", time=AT / 1000)["result"] == []
+    assert site.client.get("/api/v1/query", {"query": "up"}).json()["status"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"query": "1"}, 400),
+        ({"query": "1", "start": "x", "end": "2", "step": "1"}, 400),
+        ({"query": "1", "start": "5", "end": "2", "step": "1"}, 400),
+        ({"query": "1", "start": "1", "end": "2", "step": "0"}, 400),
+        ({"query": "1", "start": "1", "end": "1e9", "step": "1"}, 422),
+        ({"query": "-" * 4_000 + "gpu_power_watts", "start": "1", "end": "2", "step": "1"}, 400),
+        ({"query": "(" * 100 + "1" + ")" * 100, "start": "1", "end": "2", "step": "1"}, 400),
+        ({"query": "1 + " * 2_000 + "1", "start": "1", "end": "2", "step": "1"}, 400),
+    ],
+)
+def test_bad_ranges_are_told(site: Site, params: dict[str, str], status: int) -> None:
+    answer = site.get("query_range", **params)
+    assert (answer.status_code, answer.json()["status"]) == (status, "error")
+
+
+def test_a_gap_inflates_no_rate(site: Site) -> None:
+    """The pair across the gap belongs to the second that ends it, and its seconds count with it."""
+    times = {"start": T0 / 1000 + 425, "end": T0 / 1000 + 500, "step": "1"}
+    data = site.data("query_range", query='rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="1"}[30s])', **times)
+    ((_, points),) = series_of(data).items()
+    assert set(points.values()) == {250_000.0}
