@@ -4,6 +4,8 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from query_fixture import Row, insert_allocation, insert_entity, insert_progress, insert_rollups, insert_rows, scope_of
@@ -16,7 +18,7 @@ from secondsight.query.plan import Leg, Situation, Span, plan_series
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner
 from secondsight.rollup.run import SEEN_SECONDS, Roller
-from secondsight.rollup.sketch import RELATIVE_ERROR
+from secondsight.rollup.sketch import RELATIVE_ERROR, bin_expression, bins_of
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -96,6 +98,17 @@ def ask(store, inventory, metric, **fields):
     return QueryRunner(store, clock, inventory(store, clock)).run(query, scope_of("t1"))
 
 
+class Counting:
+    """A store that keeps the statements that it was asked."""
+
+    def __init__(self, store):
+        self._store, self.asked = store, []
+
+    def query(self, sql, params=None, settings=None):
+        self.asked.append(sql)
+        return self._store.query(sql, params, settings)
+
+
 def comparable(answer):
     """Return series with figures to 12 digits, and coverage."""
     series = [
@@ -114,6 +127,7 @@ def test_what_is_made_is_told(store):
     assert through["1d"] <= T0
 
 
+GROUPS = [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s"), ("gpuModel,region", "300s"), ("total", "range")]
 CASES = [
     *product([GAUGE, USED], ["avg", "min", "max", "last", "count", "sum"]),
     *product([COUNTER], ["rate", "increase", "resets", "last"]),
@@ -121,7 +135,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("group", "resolution"), [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s")])
+@pytest.mark.parametrize(("group", "resolution"), GROUPS)
 @pytest.mark.parametrize(("metric", "aggregate"), CASES)
 def test_coarse_rows_give_the_figures_and_coverage_of_fine_ones(store, metric, aggregate, group, resolution):
     group = "gpu" if aggregate == "last" else group
@@ -129,6 +143,18 @@ def test_coarse_rows_give_the_figures_and_coverage_of_fine_ones(store, metric, a
     coarse, fine = (ask(store, kind, metric, **fields) for kind in (Inventory, Fine))
     assert comparable(coarse) == comparable(fine)
     assert coarse.series
+
+
+def test_rows_of_clusters_answer_what_tells_no_entity_apart(store):
+    counting = Counting(store)
+    ask(counting, Inventory, GAUGE, group_by="cluster", resolution="3600s", team="blue")
+    series = [sql for sql in counting.asked if "AS figure" in sql]
+    assert len(series) == 1
+    assert "`gpu_cluster_1h`" in series[0]
+    assert "`gpu_1h`" not in series[0]
+    counting.asked.clear()
+    ask(counting, Inventory, GAUGE, group_by="cluster", resolution="3600s", host="h1")
+    assert not any("gpu_cluster" in sql for sql in counting.asked if "AS figure" in sql)
 
 
 def test_a_ranking_over_a_whole_range_is_the_same(store):
@@ -142,10 +168,11 @@ def test_a_ranking_over_a_whole_range_is_the_same(store):
     assert len(answers[0].series) == 2
 
 
-@pytest.mark.parametrize(("group", "resolution"), [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s")])
+@pytest.mark.parametrize(("group", "resolution"), GROUPS)
 @pytest.mark.parametrize("aggregate", ["p50", "p95", "p99"])
 def test_percentiles_of_many_rows_come_from_sketches(store, monkeypatch, aggregate, group, resolution):
     fields = {"aggregate": aggregate, "group_by": group, "resolution": resolution, "to": str(END + 300_000)}
+    fields |= {"from_": str(T0 + 1_234_000)} if resolution == "range" else {}
     for metric in (GAUGE, USED):
         exact = ask(store, Inventory, metric, **fields)
         monkeypatch.setattr(plan_module, "SKETCH_ROWS_MINIMUM", 0)
@@ -166,6 +193,18 @@ def test_percentiles_of_many_rows_come_from_sketches(store, monkeypatch, aggrega
         for key, value in wanted.items():
             assert found[key] == pytest.approx(value, rel=RELATIVE_ERROR)
         assert metric != GAUGE or found != wanted
+
+
+def test_the_engine_puts_values_into_the_bins_of_stored_sketches(store):
+    generator = np.random.default_rng(7)
+    values = generator.standard_normal(20_000) * np.exp2(generator.integers(-140, 140, 20_000))
+    values = np.concatenate([values, [0.0, -0.0, 1e300, -1e300, 1e-300, 2.0**127, 2.0**-126, 1.0, -1.0]])
+    wide = (pa.array(values, pa.float64()), pa.array(range(values.size), pa.int64()))
+    store.query("CREATE TABLE binned (value Float64, place Int64) ENGINE = MergeTree ORDER BY place")
+    store.insert("binned", pa.table(wide, ["value", "place"]))
+    found = store.query(f"SELECT {bin_expression('value')} AS bin FROM binned ORDER BY place")["bin"].to_numpy()
+    store.query("DROP TABLE binned")
+    assert (found == bins_of(values)).all()
 
 
 def test_a_percentile_that_sketches_answer_in_part_is_exact_behind_them():

@@ -8,13 +8,24 @@ from collections.abc import Sequence
 
 from secondsight.access.scope import Scope
 from secondsight.query.aggregates import QUANTILES, Aggregate
-from secondsight.query.members import AVERAGE, MERGED
+from secondsight.query.members import AVERAGE, MERGED, exact_cast, members_of
 from secondsight.query.plan import SeriesPlan
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
+from secondsight.query.sketches import sketches
 from secondsight.query.statement import Parameters, Statement, select
-from secondsight.query.windows import IDENTITY, OWNERS, keys, quality_columns, samples, sketches, windows
+from secondsight.query.windows import (
+    IDENTITY,
+    OWNERS,
+    QUALITY_COLUMNS,
+    keys,
+    quality_columns,
+    samples,
+    windows,
+    with_products,
+)
 from secondsight.rollup.sketch import bin_figure
+from secondsight.store.spec import quoted
 
 COLUMNS: dict[Group, tuple[str, ...]] = {
     **{group: (column,) for group, column in OWNERS.items()},
@@ -35,14 +46,36 @@ _MERGED_QUALITY = (
     "sum(late) AS late",
     "sum(rows) AS rows",
 )
+_JOINED = {
+    "weighted": "sum(weighted)",
+    "covered": "sum(covered)",
+    "lowest": "min(lowest)",
+    "highest": "max(highest)",
+    "latest": "argMax(latest, latest_at)",
+    "latest_at": "max(latest_at)",
+    "gained": "sum(gained)",
+    "paired": "sum(paired)",
+    "resets": "sum(resets)",
+    "changes": "sum(changes)",
+}
+"""Member -> what it is over several windows of one entity."""
+_WIDE = frozenset({"weighted", "gained"})
+"""Members that may have 128 bits; they travel as text."""
+_SAMPLE_COLUMNS = ("collector_id", "source_rank", "t", "v", "window_ms", "cover_ms")
+_SAMPLE_FLAGS = ("is_late", "is_slot", "is_gap")
 
 
-def compile_series(plan: SeriesPlan, scope: Scope) -> Statement:
+def compile_series(plan: SeriesPlan, scope: Scope, beside: str = "") -> Statement:
     """Return the statement whose rows are the points of a plan, and one row per entity for coverage.
 
     Columns: `bucket_ms`; those of `label_columns`; `figure` (Float64, in stored units); `slots` (distinct stored ones);
     `first_ms` and `last_ms` (event times); `gaps` (inside the range), `late`, `rows` (all three of 1 s rows alone);
     `is_entity`, which is 1 in the rows for coverage: these are labelled by `IDENTITY`.
+
+    Args:
+        plan: What is read.
+        scope: What may be read.
+        beside: Table of rows of `compile_beside` that are taken together with those of the plan; "" for none.
 
     Raises:
         TypeError: There is no scope.
@@ -53,7 +86,28 @@ def compile_series(plan: SeriesPlan, scope: Scope) -> Statement:
     tables.check_metric(plan.selected.metric.name)
     if plan.selected.aggregate in QUANTILES and plan.legs:
         return Statement(_percentiles(plan, tables, parameters)[1:-1], parameters.values())
-    return Statement(_figures(plan, tables, parameters)[1:-1], parameters.values())
+    return Statement(_figures(plan, tables, parameters, beside)[1:-1], parameters.values())
+
+
+def compile_beside(plan: SeriesPlan, scope: Scope) -> Statement:
+    """Return the statement for what a plan's rows give to output windows, before entities are taken together.
+
+    Raises:
+        TypeError: There is no scope.
+        Rejected(forbidden_metric): The scope denies the metric.
+    """
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    tables.check_metric(plan.selected.metric.name)
+    if plan.selected.aggregate in QUANTILES:
+        source = samples(plan, plan.raw or plan.span, tables, parameters)
+        return Statement(select([*keys(plan), *_SAMPLE_COLUMNS, *_SAMPLE_FLAGS], source)[1:-1], parameters.values())
+    names = [member.name for member in members_of(plan.selected.aggregate)]
+    members = [f"{_travelling(name, plan)} AS all_{name}" for name in names]
+    quality = [f"{text.replace(' AS ', ' AS all_')}" for text in _MERGED_QUALITY]
+    columns = [*keys(plan), f"{bucket('window_ms', plan, parameters)} AS all_window_ms", *members, *quality]
+    group = f"GROUP BY {', '.join([*keys(plan), 'all_window_ms'])}"
+    return Statement(select(columns, windows(plan, tables, parameters), tail=[group])[1:-1], parameters.values())
 
 
 def label_columns(groups: Sequence[Group]) -> list[str]:
@@ -61,7 +115,7 @@ def label_columns(groups: Sequence[Group]) -> list[str]:
     return list(dict.fromkeys(["tenant_id", *(column for group in groups for column in COLUMNS[group])]))
 
 
-def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
+def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, beside: str = "") -> str:
     labels = label_columns(plan.groups)
     columns = [
         *dict.fromkeys([*IDENTITY, *labels]),
@@ -71,7 +125,7 @@ def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> 
         "grouping(bucket_ms) AS is_entity",
     ]
     sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
-    source = _with_models(plan, _source(plan, tables, parameters), tables)
+    source = _with_models(plan, _source(plan, tables, parameters, beside), tables)
     return select(columns, source, tail=[sets])
 
 
@@ -93,8 +147,10 @@ def _percentiles(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters)
         "grouping(bucket_ms) AS is_entity",
     ]
     sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
-    sketched = select(columns, _with_models(plan, sketches(plan, tables, parameters), tables), tail=[sets])
-    if plan.raw is None:
+    source = sketches(plan, tables, parameters)
+    source = source if plan.is_pooled else _with_models(plan, source, tables)
+    sketched = select(columns, source, tail=[sets])
+    if plan.raw is None or plan.whole:
         return sketched
     exact = _figures(plan, tables, parameters)
     columns = [*names, "bucket_ms", "max(figure) AS figure", *_MERGED_QUALITY, "is_entity"]
@@ -111,11 +167,40 @@ def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
     return f"intDiv({time}, {width}) * {width}"
 
 
-def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
+def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, beside: str) -> str:
     if plan.selected.aggregate in QUANTILES:
-        return samples(plan, plan.raw or plan.span, tables, parameters)
+        source = samples(plan, plan.raw or plan.span, tables, parameters)
+        return _with_samples(plan, source, beside) if beside else source
     source = windows(plan, tables, parameters)
+    source = _with_windows(plan, source, beside) if beside else source
     return _entity_averages(plan, source, parameters) if plan.selected.aggregate is Aggregate.SUM else source
+
+
+def _with_windows(plan: SeriesPlan, source: str, beside: str) -> str:
+    """Return the windows of a plan and those that another store gave, as `compile_beside` names them."""
+    names = [*keys(plan), "window_ms", *(member.name for member in members_of(plan.selected.aggregate))]
+    there = [f"all_{name} AS {name}" for name in ("window_ms", *QUALITY_COLUMNS)]
+    members = [f"{_arrived(member.name, plan)} AS {member.name}" for member in members_of(plan.selected.aggregate)]
+    mine = select([*names, *QUALITY_COLUMNS], source)
+    theirs = select([*keys(plan), there[0], *members, *there[1:]], quoted(beside))
+    return f"({mine} UNION ALL {theirs})"
+
+
+def _with_samples(plan: SeriesPlan, source: str, beside: str) -> str:
+    names = [*keys(plan), *_SAMPLE_COLUMNS]
+    mine = select([*names, *_SAMPLE_FLAGS], source)
+    theirs = select([*names, *(f"{name} = 1 AS {name}" for name in _SAMPLE_FLAGS)], quoted(beside))
+    return f"({mine} UNION ALL {theirs})"
+
+
+def _travelling(name: str, plan: SeriesPlan) -> str:
+    is_text = name in _WIDE and exact_cast(plan.selected.metric) != "toFloat64"
+    return f"toString({_JOINED[name]})" if is_text else _JOINED[name]
+
+
+def _arrived(name: str, plan: SeriesPlan) -> str:
+    is_text = name in _WIDE and exact_cast(plan.selected.metric) != "toFloat64"
+    return f"toInt128(all_{name})" if is_text else f"all_{name}"
 
 
 def _entity_averages(plan: SeriesPlan, source: str, parameters: Parameters) -> str:
@@ -142,8 +227,5 @@ def _quality(plan: SeriesPlan, parameters: Parameters) -> Sequence[str]:
 
 def _with_models(plan: SeriesPlan, source: str, tables: ScopedTables) -> str:
     """Return the source with the product of each GPU beside it, where series are told apart by it."""
-    if Group.GPU_MODEL not in plan.groups:
-        return source
-    columns = ["tenant_id", "entity", "any(gpu_model) AS gpu_model"]
-    models = tables.table("entities", columns, tail=["GROUP BY tenant_id, entity"])
-    return f"{source} AS figures ANY LEFT JOIN {models} AS products USING (tenant_id, entity)"
+    has_product = plan.is_pooled and plan.selected.aggregate not in QUANTILES
+    return source if Group.GPU_MODEL not in plan.groups or has_product else with_products(source, tables)

@@ -135,7 +135,7 @@ def unlisted(stretches: dict[Key, Stretch], held: dict[Key, Held]) -> dict[Key, 
     return {
         key: Stretch(one.slots, GAP_MS // GAP_SLOTS, one.first_ms, one.last_ms + 1)
         for key, one in held.items()
-        if key not in stretches and one.slots
+        if key not in stretches and one.slots and not is_pooled(key)
     }
 
 
@@ -189,6 +189,44 @@ def coverage_of(
     return Coverage(expected, stored, gaps if counts_gaps or lacks is not None else None, shed)
 
 
+def pooled_coverage(
+    metric: Metric,
+    stretches: dict[Key, Stretch],
+    held: dict[Key, Held],
+    *,
+    silent: Collection[Key] = (),
+    lacks: Mapping[str, Lack] | None = None,
+) -> Coverage:
+    """Sum up coverage where rows of whole clusters were read, which tell parts of a cluster apart and no entities.
+
+    Args:
+        metric: What was to be delivered.
+        stretches: When, by entity and part.
+        held: What the tables hold, by part of a cluster, or by entity and part.
+        silent: Entities and parts without the metric.
+        lacks: Entity -> its gaps; None where they were not looked for.
+    """
+    there: dict[Key, int] = defaultdict(int)
+    for key, one in held.items():
+        there[_place(key)] += one.slots
+    due: dict[Key, int] = defaultdict(int)
+    known = lacks or {}
+    shed = gaps = 0
+    for key, stretch in _carrying_parts(metric, stretches, held).items():
+        if key not in silent:
+            lack = known.get(entity_of(key), _NO_LACK)
+            due[_place(key)] += max(stretch.slots - lack.not_due, 0)
+            shed, gaps = shed + lack.shed, gaps + lack.gaps
+    stored = sum(min(there[place], slots) for place, slots in due.items())
+    expected = sum(due.values())
+    return Coverage(expected, stored, gaps if known else None, min(shed, expected - stored))
+
+
+def is_pooled(key: Key) -> bool:
+    """Tell whether a key names a part of a cluster and no entity."""
+    return key.split("\0")[2:4] == ["", ""]
+
+
 def entity_of(key: Key) -> str:
     """Return what names the entity that a part is of."""
     return key.rpartition("\0")[0]
@@ -240,6 +278,21 @@ def _gaps(stretch: Stretch, held: Held | None) -> int:
 def _carrying(keys: list[Key], held: dict[Key, Held]) -> list[Key]:
     delivered = [key for key in keys if key in held]
     return delivered or [key for key in keys if _part(key)] or keys
+
+
+def _carrying_parts(metric: Metric, stretches: dict[Key, Stretch], held: dict[Key, Held]) -> dict[Key, Stretch]:
+    """Return what was to deliver a metric, as `carriers` does, by the parts of clusters that delivered it."""
+    parts = {(_place(key), _part(key)) for key in held}
+    if not metric.labels:
+        return {key: one for key, one in stretches.items() if not _part(key) or (_place(key), _part(key)) in parts}
+    fitting = {key: one for key, one in stretches.items() if set(_label_names(key)) <= set(metric.labels)}
+    found = {key: one for key, one in fitting.items() if (_place(key), _part(key)) in parts}
+    return found or {key: one for key, one in fitting.items() if _part(key)} or fitting
+
+
+def _place(key: Key) -> Key:
+    """Return what names the tenant and cluster of an entity."""
+    return "\0".join(key.split("\0", 2)[:2])
 
 
 def _part(key: Key) -> str:

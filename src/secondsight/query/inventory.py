@@ -23,7 +23,7 @@ from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import owner_predicates
-from secondsight.store.coarse import LEVELS
+from secondsight.store.clusters import WIDTHS_MS
 from secondsight.store.schema import raw_table, rollup_table
 
 PROGRESS_SECONDS = 1.0
@@ -113,10 +113,13 @@ class Inventory:
         return found
 
     def coarse_through(self, kind: EntityKind, expected: Any, scope: Scope) -> tuple[tuple[str, int], ...]:
-        """Return (resolution, up to when its rollups are made for all clusters expected), from fine to coarse."""
+        """Return (resolution, up to when its rollups are made for all clusters expected), from fine to coarse.
+
+        Rollups of whole clusters are resolutions of their own.
+        """
         key = ("coarse", kind, scope)
         rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_coarse_through(kind, scope)))
-        return coarse_through_of(rows, expected)
+        return coarse_through_of(rows, kind, expected)
 
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
         """Return what was made for a key less than `seconds` ago, or make it now."""
@@ -253,24 +256,24 @@ def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
 def compile_coarse_through(kind: EntityKind, scope: Scope) -> Statement:
     """Return the statement for up to when coarse rollups of a kind are made: one row per resolution and cluster."""
     parameters = Parameters()
-    names = parameters.bind_texts(tuple(rollup_table(kind, level.name) for level in LEVELS))
+    names = parameters.bind_texts(tuple(rollup_table(kind, name) for name in WIDTHS_MS))
     through = "toInt64(toUnixTimestamp(through)) * 1000 AS through_ms"
     columns = ["table_name", "tenant_id", "cluster_id", through]
     rows = ScopedTables(scope, parameters).table("rollups_through", columns, [f"table_name IN {names}"], final=True)
     return Statement(rows[1:-1], parameters.values())
 
 
-def coarse_through_of(rows: Any, expected: Any) -> tuple[tuple[str, int], ...]:
+def coarse_through_of(rows: Any, kind: EntityKind, expected: Any) -> tuple[tuple[str, int], ...]:
     """Sum up how far coarse rollups of the clusters of some expected entities are made."""
     wanted = {(row["tenant_id"], row["cluster_id"]) for row in _places(expected)}
     known: dict[str, dict[tuple[str, str], int]] = {}
     for row in rows.to_pylist():
         known.setdefault(row["table_name"], {})[row["tenant_id"], row["cluster_id"]] = row["through_ms"]
     found = []
-    for level in LEVELS:
-        ends = next((ends for name, ends in known.items() if name.endswith(f"_{level.name}")), {})
+    for name in WIDTHS_MS:
+        ends = known.get(rollup_table(kind, name), {})
         if wanted and wanted <= ends.keys():
-            found.append((level.name, min(ends[place] for place in wanted)))
+            found.append((name, min(ends[place] for place in wanted)))
     return tuple(found)
 
 

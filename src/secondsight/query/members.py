@@ -6,7 +6,7 @@ that merges it. All figures are in stored integers; sums are exact, so that no o
 
 from dataclasses import dataclass
 
-from secondsight.catalog.metric import Metric
+from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.store.spec import quoted
 
@@ -97,6 +97,11 @@ def covered_expression(key: str) -> str:
 def value_of_last(metric: Metric) -> str:
     """Return the column of the last value, which every rollup set of a scalar has."""
     return quoted(f"{metric.name}_last")
+
+
+def value_of_pool(metric: Metric) -> str:
+    """Return a column that rows of clusters have wherever they have a gauge or a counter."""
+    return quoted(f"{metric.name}_{'increase' if metric.rollup is RollupSet.INCREASE else 'min'}")
 
 
 def exact_cast(metric: Metric) -> str:

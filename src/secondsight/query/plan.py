@@ -3,7 +3,8 @@
 Routing: windows that are a multiple of 30 s are read from rollups up to where these are written, and from 1 s rows
 after that; all others, and percentiles, are read from 1 s rows. Of rollups the coarsest that divides the window is read
 as far as it is made, finer ones at both ends. All give the same figures. Percentiles over very many 1 s rows come from
-the sketches of coarse rollups, where windows are multiples of theirs.
+the sketches of coarse rollups, where windows are multiples of theirs. Questions that name no host and no GPU, and tell
+none apart, are answered from rows of whole clusters.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from secondsight.errors import Rejected
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.patterns import LOOKBACK_MS
-from secondsight.query.aggregates import PAIRED, QUANTILES
+from secondsight.query.aggregates import PAIRED, QUANTILES, Aggregate
 from secondsight.query.request import Filters, Group, MetricQuery, Selected
 from secondsight.query.times import format_width
-from secondsight.store.coarse import FINEST, LEVELS
+from secondsight.store.clusters import CLUSTER_KINDS, WIDTHS_MS
+from secondsight.store.coarse import CLUSTER, FINEST
 from secondsight.store.schema import raw_table, rollup_table
 
 RAW_MS = 1_000
@@ -29,6 +31,10 @@ SKETCH_ROWS_MINIMUM = 2_000_000
 LOOKBACK_SHORT_MS = 600_000
 LOOKBACK_ENTITIES = 64
 GRACE_MS = 10_000
+POOLED = frozenset(
+    {Aggregate.AVG, Aggregate.MIN, Aggregate.MAX, Aggregate.COUNT, Aggregate.RATE, Aggregate.INCREASE, *QUANTILES}
+)
+"""Aggregates that rows of whole clusters give."""
 
 _NICE_MS = tuple(
     seconds * 1000 for seconds in (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
@@ -50,6 +56,11 @@ class Leg:
     resolution: str
     span: Span
 
+    @property
+    def is_pooled(self) -> bool:
+        """Tell whether it is read from rows of whole clusters."""
+        return self.resolution.startswith(CLUSTER)
+
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
@@ -67,7 +78,8 @@ class Situation:
         now_ms: Time of the question.
         entities: Entities and parts that the filters admit; 0 where unknown.
         rollup_through_ms: Up to where 30 s rollups are written for all of them, or None.
-        coarse_through_ms: Coarser resolution -> up to where its rollups are made for all of them; from fine to coarse.
+        coarse_through_ms: Coarser resolution -> up to where its rollups are made for all of them, those of clusters
+            too.
         several_sources: True where some entity has several collectors.
         rewrites: Ranges to read with FINAL.
         interval_ms: Finest cadence in scope.
@@ -116,6 +128,11 @@ class SeriesPlan:
     lookback_ms: int
 
     @property
+    def is_pooled(self) -> bool:
+        """Tell whether a part is read from rows of whole clusters."""
+        return any(leg.is_pooled for leg in self.legs)
+
+    @property
     def raw_table(self) -> str:
         """Return the table of 1 s rows."""
         return raw_table(self.selected.metric.kind)
@@ -142,9 +159,10 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     step_ms = (WINDOW_MS if from_rollups and not narrow else RAW_MS) if query.whole else resolution_ms
     span = _whole_windows(query, step_ms, situation.now_ms)
     head, rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
-    legs = () if rollup is None else tuple(_legs(rollup, None if query.whole else resolution_ms, situation))
-    if exact and not query.whole and _raw_rows(span, situation) > SKETCH_ROWS_MINIMUM:
-        rollup, legs, raw = _sketched(span, resolution_ms, situation)
+    usable = _usable(None if query.whole else resolution_ms, situation, pooled=may_pool(query, selected))
+    legs = () if rollup is None else tuple(_divided(rollup, usable))
+    if exact and _raw_rows(span, situation) > SKETCH_ROWS_MINIMUM:
+        head, rollup, legs, raw = _sketched(span, None if query.whole else resolution_ms, usable)
     kind = selected.metric.kind
     _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
@@ -167,6 +185,13 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         due_ms=min(span.to_ms, situation.now_ms - GRACE_MS),
         lookback_ms=back_ms,
     )
+
+
+def may_pool(query: MetricQuery, selected: Selected) -> bool:
+    """Tell whether rows of whole clusters answer a metric: no host and no GPU is named or told apart."""
+    groups = query.groups_of(selected)
+    is_narrow = query.filters.host or query.filters.gpu or Group.HOST in groups or Group.GPU in groups
+    return selected.metric.kind in CLUSTER_KINDS and selected.aggregate in POOLED and not is_narrow
 
 
 def reach_of(query: MetricQuery) -> Span:
@@ -218,40 +243,46 @@ def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span
     return head, Span(first_ms, cut_ms), after
 
 
-def _legs(span: Span, resolution_ms: int | None, situation: Situation) -> list[Leg]:
-    """Divide a range of whole 30 s windows by the coarsest resolution that each part can be read from.
+def _usable(resolution_ms: int | None, situation: Situation, *, pooled: bool) -> list[tuple[str, int, int]]:
+    """Return (resolution, width, up to when it is made) of the coarse ones that may be read, the best one last.
 
     Args:
-        span: The range.
         resolution_ms: Width that coarse windows have to divide; None where the whole range is one window.
         situation: Up to where coarse rollups are made.
+        pooled: Rows of whole clusters will do.
     """
-    return _divided(span, _usable(resolution_ms, situation))
-
-
-def _usable(resolution_ms: int | None, situation: Situation) -> list[tuple[str, int, int]]:
-    """Return (resolution, width, up to when it is made) of the coarse ones that may be read, from fine to coarse."""
-    widths = {level.name: level.width_ms for level in LEVELS}
-    return [
-        (name, widths[name], through_ms)
+    found = [
+        (name, WIDTHS_MS[name], through_ms)
         for name, through_ms in situation.coarse_through_ms
-        if resolution_ms is None or resolution_ms % widths[name] == 0
+        if (pooled or not name.startswith(CLUSTER)) and (resolution_ms is None or resolution_ms % WIDTHS_MS[name] == 0)
     ]
+    return sorted(found, key=lambda one: (one[1], one[0].startswith(CLUSTER)))
 
 
-def _sketched(span: Span, resolution_ms: int, situation: Situation) -> tuple[Span | None, tuple[Leg, ...], Span | None]:
-    """Return the whole output windows that sketches answer, these by resolution, and what is left to 1 s rows."""
-    usable = _usable(resolution_ms, situation)
+def _sketched(
+    span: Span, resolution_ms: int | None, usable: Sequence[tuple[str, int, int]]
+) -> tuple[Span | None, Span | None, tuple[Leg, ...], Span | None]:
+    """Return the windows that sketches answer, these by resolution, and what is left to 1 s rows before and behind.
+
+    Args:
+        span: The range, whole output windows.
+        resolution_ms: Width of one; None where the range is one.
+        usable: What `_usable` gives.
+    """
+    step_ms = resolution_ms or min((width_ms for _, width_ms, _ in usable), default=1)
     through_ms = max((through_ms for _, _, through_ms in usable), default=0)
-    cut_ms = min(through_ms // resolution_ms * resolution_ms, span.to_ms)
-    if cut_ms <= span.from_ms:
-        return None, (), span
-    sketched = Span(span.from_ms, cut_ms)
+    first_ms = -(-span.from_ms // step_ms) * step_ms
+    cut_ms = min(through_ms, span.to_ms) // step_ms * step_ms
+    if cut_ms <= first_ms:
+        return None, None, (), span
+    sketched = Span(first_ms, cut_ms)
     legs = tuple(leg for leg in _divided(sketched, usable) if leg.resolution != FINEST)
-    return sketched, legs, Span(cut_ms, span.to_ms) if cut_ms < span.to_ms else None
+    head, raw = Span(span.from_ms, first_ms), Span(cut_ms, span.to_ms)
+    return head if head.from_ms < first_ms else None, sketched, legs, raw if cut_ms < span.to_ms else None
 
 
 def _divided(span: Span, usable: Sequence[tuple[str, int, int]]) -> list[Leg]:
+    """Divide a range of whole 30 s windows by the best resolution that each part can be read from."""
     if span.from_ms >= span.to_ms:
         return []
     if not usable:

@@ -21,7 +21,7 @@ from secondsight.model import Quality
 from secondsight.query.aggregates import is_scaled, unit_of
 from secondsight.query.answer import Answer, Series, cut_series, named_labels
 from secondsight.query.cold import ColdTier, Read
-from secondsight.query.cold_plans import Tiers, cuts_of, read_tiers
+from secondsight.query.cold_plans import Tiers, any_cold, read_tiers
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
     Coverage,
@@ -33,6 +33,7 @@ from secondsight.query.coverage import (
     coverage_of,
     held_of,
     keys_of,
+    pooled_coverage,
     stretches_of,
     unlisted,
 )
@@ -150,7 +151,7 @@ class QueryRunner:
 
     def _read_tiers(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, tiers: Tiers) -> Sequence[Any]:
         """Return the rows of each plan, from where they are: the hot store, the lake, or both."""
-        if self._cold is None or not any(cuts_of(plans, self._cold.floors())):
+        if self._cold is None or not any_cold(plans, self._cold.floors()):
             return self._read(plans, situation, scope)
 
         def read_plans(some: Sequence[SeriesPlan], read: Read | None) -> list[Figures]:
@@ -239,10 +240,21 @@ class QueryRunner:
     ) -> Coverage:
         plan = part.plan
         known = stretches | unlisted(stretches, part.held)
+        if plan.is_pooled:
+            return self._pooled_coverage(part, known, lacks, scope)
         carrying = carriers(plan.selected.metric, known, part.held)
         silent = self._silent(plan, scope) if carrying.keys() - part.held.keys() else frozenset()
         counts_gaps = plan.rollup is None
         return coverage_of(carrying, part.held, counts_gaps=counts_gaps, silent=silent, lacks=lacks)
+
+    def _pooled_coverage(
+        self, part: _Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
+    ) -> Coverage:
+        metric = part.plan.selected.metric
+        coverage = pooled_coverage(metric, stretches, part.held, lacks=lacks)
+        if coverage.stored == coverage.expected:
+            return coverage
+        return pooled_coverage(metric, stretches, part.held, silent=self._silent(part.plan, scope), lacks=lacks)
 
     def _silent(self, plan: SeriesPlan, scope: Scope) -> frozenset[Key]:
         """Return entities and parts whose newest rows say that they never had the metric."""

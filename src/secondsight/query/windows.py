@@ -4,17 +4,26 @@ Both legs give the same columns with the same meaning. A sample covers its inter
 series and at the end of its base window. An increase belongs to the window of the later sample of a pair.
 """
 
+from collections.abc import Sequence
+
 from secondsight.catalog.metric import Metric
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.counters import JITTER_SHIFT, STEP_SLACK_SECONDS, starts_at_zero
 from secondsight.process.patterns import LOOKBACK_MS as PAIR_MAXIMUM_MS
 from secondsight.query.aggregates import PAIRED, QUANTILES
-from secondsight.query.members import exact_cast, members_of, rollup_expression, sample_expression, value_of_last
+from secondsight.query.members import (
+    exact_cast,
+    members_of,
+    rollup_expression,
+    sample_expression,
+    value_of_last,
+    value_of_pool,
+)
 from secondsight.query.plan import Leg, SeriesPlan, Span
 from secondsight.query.request import Filters, Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, select
-from secondsight.store.coarse import FINEST, sketch_columns, window_bounds
+from secondsight.store.coarse import FINEST, window_bounds
 from secondsight.store.spec import quoted
 
 IDENTITY = ("tenant_id", "cluster_id", "host_id", "entity", "part")
@@ -30,22 +39,21 @@ OWNERS: dict[Group, str] = {
 }
 """Dimensions that are columns of a row but no part of a series' identity."""
 
-_QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
+QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
 
 
 def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     """Return the subquery of windows of a plan, one source per entity and window."""
-    legs = []
-    if plan.head is not None:
-        legs.append(_raw_leg(plan, plan.head, tables, parameters))
-    legs += [_rollup_leg(plan, leg, tables, parameters) for leg in plan.legs]
-    if plan.raw is not None:
-        legs.append(_raw_leg(plan, plan.raw, tables, parameters))
+    spans = [span for span in (plan.head, plan.raw) if span is not None]
+    fine = [_raw_leg(plan, span, tables, parameters) for span in spans]
+    fine += [_rollup_leg(plan, leg, tables, parameters) for leg in plan.legs if not leg.is_pooled]
+    pooled = [_pooled_leg(plan, leg, tables, parameters) for leg in plan.legs if leg.is_pooled]
+    members = [member.name for member in members_of(plan.selected.aggregate)]
+    legs = alike(plan, fine, pooled, [*members, *QUALITY_COLUMNS], tables) if pooled else fine
     union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
     if not plan.several_sources:
         return union
-    names = [member.name for member in members_of(plan.selected.aggregate)]
-    return select([*keys(plan), "window_ms", *names, *_QUALITY_COLUMNS], union, tail=[_best_source("window_ms")])
+    return select([*union_keys(plan), "window_ms", *members, *QUALITY_COLUMNS], union, tail=[best_source("window_ms")])
 
 
 def samples(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
@@ -66,7 +74,7 @@ def samples(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Para
         f"prev_t >= {start} AND t - prev_t > interval_ms + greatest(3 * interval_ms, 3000) AS is_gap",
         *(_pairs(plan) if plan.selected.aggregate in PAIRED else ()),
     ]
-    tail = [_best_source("window_ms")] if plan.several_sources and plan.selected.aggregate in QUANTILES else []
+    tail = [best_source("window_ms")] if plan.several_sources and plan.selected.aggregate in QUANTILES else []
     return select(columns, neighbours, where=[f"t >= {start}"], tail=tail)
 
 
@@ -207,33 +215,64 @@ def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
     )
 
 
-def sketches(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
-    """Return the subquery of sketches of a plan: one row per series, owner and stored window."""
-    legs = [_sketch_leg(plan, leg, tables, parameters) for leg in plan.legs]
-    union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
-    return select(["*"], union, tail=[_best_source("window_ms")]) if plan.several_sources else union
-
-
-def _sketch_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
+def _pooled_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
+    """Return the windows of whole clusters: those of no host and no entity, told by no collector."""
     metric = plan.selected.metric
     key = parameters.bind(metric.name, "String")
-    bins, weights = map(quoted, sketch_columns(metric))
+    members = members_of(plan.selected.aggregate)
     columns = [
-        *keys(plan),
-        "collector_id",
-        "source_rank",
+        *pooled_keys(plan),
         "toInt64(toUnixTimestamp(window_start)) * 1000 AS window_ms",
-        f"{bins} AS bins",
-        f"{weights} AS weights",
-        f"toFloat64({quoted(metric.name + '_min')}) AS lowest",
-        f"toFloat64({quoted(metric.name + '_max')}) AS highest",
-        f"toInt64({slots_expression(leg, key)}) AS slots",
-        "toUnixTimestamp64Milli(first_event_time) AS first_ms",
-        "toUnixTimestamp64Milli(last_event_time) AS last_ms",
+        *(f"{rollup_expression(member, metric, key)} AS {member.name}" for member in members),
+        f"toInt64(sum({slots_expression(leg, key)})) AS slots",
+        "min(toUnixTimestamp64Milli(first_event_time)) AS first_ms",
+        "max(toUnixTimestamp64Milli(last_event_time)) AS last_ms",
+        *(f"toInt64(0) AS {name}" for name in ("gaps", "late", "rows")),
     ]
-    where = [*rollup_bounds(leg.span, parameters, leg.resolution), "samples > 0", f"isNotNull({value_of_last(metric)})"]
-    where += filter_predicates(plan.filters, tables, parameters)
-    return tables.table(plan.rollup_table(leg), columns, where, final=True)
+    group = f"GROUP BY {', '.join([*pooled_keys(plan), 'window_start'])}"
+    where = pooled_predicates(plan, leg, parameters)
+    return tables.table(plan.rollup_table(leg), columns, where, final=True, tail=[group])
+
+
+def pooled_keys(plan: SeriesPlan) -> list[str]:
+    """Return the columns that tell rows of clusters apart as a plan asks."""
+    return ["tenant_id", "cluster_id", "part", *(name for name in union_keys(plan) if name not in IDENTITY)]
+
+
+def pooled_predicates(plan: SeriesPlan, leg: Leg, parameters: Parameters) -> list[str]:
+    """Return the predicates over rows of clusters that a plan asks for; those of its scope are not among them."""
+    filters = plan.filters
+    places = (("cluster_id", filters.cluster), ("part", filters.part), ("gpu_model", filters.gpu_model))
+    return [
+        *rollup_bounds(leg.span, parameters, leg.resolution),
+        "samples > 0",
+        f"isNotNull({value_of_pool(plan.selected.metric)})",
+        *parameters.among(places),
+        *owner_predicates(filters, parameters),
+    ]
+
+
+def union_keys(plan: SeriesPlan) -> list[str]:
+    """Return `keys`, and the product where rows of clusters, which have it, are told apart by it."""
+    return [*keys(plan), *(["gpu_model"] if plan.is_pooled and Group.GPU_MODEL in plan.groups else [])]
+
+
+def alike(
+    plan: SeriesPlan, fine: Sequence[str], pooled: Sequence[str], columns: Sequence[str], tables: ScopedTables
+) -> list[str]:
+    """Return legs of entities and of clusters with the same columns; clusters have no host, entity and collector."""
+    names = [*union_keys(plan), "collector_id", "source_rank", "window_ms", *columns]
+    given = {"host_id": "''", "entity": "''", "collector_id": "''", "source_rank": "toUInt8(0)"}
+    bare = [f"{given[name]} AS {name}" if name in given else name for name in names]
+    of_entities = [select(names, with_products(leg, tables) if "gpu_model" in names else leg) for leg in fine]
+    return [*of_entities, *(select(bare, leg) for leg in pooled)]
+
+
+def with_products(source: str, tables: ScopedTables) -> str:
+    """Return a source with the product of each entity beside it."""
+    columns = ["tenant_id", "entity", "max(gpu_model) AS gpu_model"]
+    models = tables.table("entities", columns, tail=["GROUP BY tenant_id, entity"])
+    return f"{source} AS figures ANY LEFT JOIN {models} AS products USING (tenant_id, entity)"
 
 
 def time_bounds(column: str, span: Span, parameters: Parameters) -> list[str]:
@@ -286,7 +325,7 @@ def owner_predicates(filters: Filters, parameters: Parameters) -> list[str]:
     return parameters.among(columns)
 
 
-def _best_source(window: str) -> str:
+def best_source(window: str) -> str:
     """Return the clause that keeps, per entity and window, the collector of the least rank, then name."""
     partition = ", ".join([*IDENTITY, window])
     source = "(source_rank, toString(collector_id))"

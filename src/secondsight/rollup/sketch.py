@@ -61,6 +61,16 @@ def figures_of(bins: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(place == 0, 0.0, np.sign(bins) * figures)
 
 
+def bin_expression(value: str) -> str:
+    """Return the SQL expression for the bin of a finite value, an expression of a number itself."""
+    clipped = f"greatest(least(toFloat64({value}), {_FLOAT32_MAXIMUM!r}), -{_FLOAT32_MAXIMUM!r})"
+    bits = f"reinterpretAsUInt32(toFloat32({clipped}))"
+    exponent = f"bitAnd(bitShiftRight({bits}, 23), 255)"
+    step = f"{_steps().tolist()}[bitAnd(bitShiftRight({bits}, {_SHIFT}), {(1 << MANTISSA_BITS) - 1}) + 1]"
+    place = f"if({exponent} = 0, 0, 1 + {BINS_PER_OCTAVE} * (toInt32({exponent}) - 1) + {step})"
+    return f"toInt16(if(bitShiftRight({bits}, 31) = 1, -1, 1) * {place})"
+
+
 def bin_figure(bins: str) -> str:
     """Return the SQL expression for the value that stands for a bin, an expression of integers itself."""
     octave = ", ".join(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from secondsight.catalog.members import Holds, Member, Merge, keeps_sketch, members
 from secondsight.catalog.metric import DTYPES, Metric
 from secondsight.model import EntityKind
-from secondsight.store.coarse import BINS_CODEC, LEVELS, MAPS, WIDE_SUM, Level, made_tables, sketch_columns
+from secondsight.store.coarse import BINS_CODEC, CLUSTER, LEVELS, MAPS, WIDE_SUM, Level, made_tables, sketch_columns
 from secondsight.store.codecs import NOISE, PLAIN, STEPS, TIMES, codec_of
 from secondsight.store.layout import NAME, RETENTION, TIME_MS, TIME_S, VERSION_64, WIDE_SETTINGS
 from secondsight.store.spec import ColumnSpec, TableSpec
@@ -26,10 +26,14 @@ WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
 
 def cluster_resolution(resolution: str) -> str:
     """Return the resolution of cluster rows as it stands in the names of tables."""
-    return f"cluster_{resolution}"
+    return f"{CLUSTER}{resolution}"
 
 
 CLUSTER_RESOLUTIONS = tuple(cluster_resolution(level.name) for level in LEVELS)
+WIDTHS_MS = {level.name: level.width_ms for level in LEVELS} | {
+    cluster_resolution(level.name): level.width_ms for level in LEVELS
+}
+"""Resolution above the finest, of entities or of clusters -> width of its windows."""
 
 
 def entities_column(kind: EntityKind) -> str:

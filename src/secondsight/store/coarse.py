@@ -23,6 +23,10 @@ BINS_CODEC = "Delta,ZSTD(1)"
 WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
 
 
+CLUSTER = "cluster_"
+"""What the resolution of cluster rows begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Level:
     """One resolution of stored rollups.
@@ -53,7 +57,7 @@ BUCKETS = {FINEST: "toStartOfHour", **{level.name: level.bucket for level in LEV
 
 def window_bounds(resolution: str, start: str, end: str) -> list[str]:
     """Return predicates for windows that start in [start, end); the second pair is what the order key is cut by."""
-    bucket = BUCKETS[resolution]
+    bucket = BUCKETS[resolution.removeprefix(CLUSTER)]
     return [
         f"window_start >= {start}",
         f"window_start < {end}",
