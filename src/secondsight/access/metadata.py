@@ -283,7 +283,7 @@ QUESTIONS = Table(
     Column("time_ms", BigInteger, nullable=False),
     Column("subject", String(NAME_LENGTH_MAXIMUM), nullable=False),
     Column("tenants", Text, nullable=False),
-    Column("clusters", Text, nullable=False, server_default=""),
+    Column("scope", Text, nullable=False),
     Column("channel", String(20), nullable=False),
     Column("parent_id", String(32), nullable=False, server_default=""),
     Column("author", Text, nullable=False, server_default=""),

@@ -4,15 +4,18 @@ Texts are kept for `TEXT_DAYS`, in a table of their own, so that they can be del
 """
 
 import hashlib
+import json
 import uuid
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import Engine, delete, func, insert, select
 
 from secondsight.access.metadata import QUESTION_TEXTS, QUESTIONS, reading, writing
+from secondsight.access.scope import Scope
+from secondsight.errors import Rejected
 
 TEXT_DAYS = 90
 DAY_MS = 86_400_000
@@ -24,7 +27,8 @@ class Recorded:
     """One question, refused ones too.
 
     Attributes:
-        tenants, clusters: Whose rows the caller may see, sorted, by commas; "" of clusters are all of them.
+        tenants: Whose rows the caller may see, sorted, by commas.
+        scope: All of what the caller may see, as `scope_text` writes it.
         channel: `sql`, `ask` or `replay`: how it came in.
         parent_id: Question that it is a draft or a repetition of, or "".
         author: Model and version of the prompt that wrote it, or "" for the caller.
@@ -40,8 +44,8 @@ class Recorded:
     time_ms: int
     subject: str
     tenants: str
+    scope: str
     sql: str
-    clusters: str = ""
     channel: str = "sql"
     parent_id: str = ""
     author: str = ""
@@ -180,11 +184,54 @@ def forget_texts(metadata: Engine, now_ms: int) -> int:
         return connection.execute(old).rowcount
 
 
+def scope_text(scope: Scope) -> str:
+    """Return everything of a scope that decides what may be read, as JSON."""
+    return json.dumps([{name: _plain(getattr(box, name)) for name in _FIELDS} for box in scope.boxes])
+
+
+def scope_like(text: str, reader: Scope) -> Scope:
+    """Return the scope that was written down, for somebody else who may see all of it.
+
+    Raises:
+        Rejected(no_grant): They may not.
+    """
+    boxes = []
+    for fields_of in json.loads(text):
+        sets: dict[str, Any] = {name: _names(fields_of[name]) for name in _SETS}
+        denied = frozenset(fields_of["denied_metrics"])
+        box = Scope(
+            tuple(fields_of["tenant_ids"]), **sets, denied_metrics=denied, subject=reader.subject, role=reader.role
+        )
+        if not any(_holds(mine, box) for mine in reader.boxes):
+            raise Rejected("no_grant", "your grants do not hold all that this question could see")
+        boxes.append(box)
+    return replace(boxes[0], others=tuple(boxes[1:]))
+
+
+def _holds(outer: Scope, inner: Scope) -> bool:
+    sets = ((getattr(outer, name), getattr(inner, name)) for name in _SETS)
+    return (
+        set(outer.tenant_ids) >= set(inner.tenant_ids)
+        and outer.denied_metrics <= inner.denied_metrics
+        and all(mine is None or (theirs is not None and mine >= theirs) for mine, theirs in sets)
+    )
+
+
+def _names(values: Collection[str] | None) -> frozenset[str] | None:
+    return None if values is None else frozenset(values)
+
+
+def _plain(values: Collection[str] | None) -> list[str] | None:
+    return None if values is None else sorted(values)
+
+
 def digest(text: str) -> str:
     """Return the SHA-256 of a text in hexadecimal, "" of none."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
 
 
+_SETS = ("clusters", "teams", "jobs", "model_ids")
+_FIELDS = ("tenant_ids", *_SETS, "denied_metrics")
 _TEXTS = ("question", "sql", "generated")
 _NAMES = tuple(one.name for one in fields(Recorded))
 

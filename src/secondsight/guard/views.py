@@ -9,7 +9,8 @@ from secondsight.catalog import metric as catalogue
 from secondsight.catalog.index import Catalog
 from secondsight.guard.registry import Bucket, Column, Metric, MetricKind, Registry, Role, View
 from secondsight.model import EntityKind
-from secondsight.store.views import BUCKET, RAW_VIEW, ViewColumn, ViewSpec, curated_views
+from secondsight.store.views import RAW_VIEW, curated_views
+from secondsight.store.viewspec import BUCKET, ViewColumn, ViewSpec
 
 _SCOPES = frozenset({"tenant_id", "cluster_id"})
 _FEW = frozenset(
