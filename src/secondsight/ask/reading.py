@@ -26,18 +26,25 @@ class Known:
 
     names: Mapping[str, frozenset[str]]
     tenants: frozenset[str] = frozenset()
+    _by_word: Mapping[str, tuple[tuple[str, str], ...]] = field(init=False, repr=False, compare=False)
+    _words: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Index the names by their small letters."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for column in NAMED_COLUMNS:
+            for name in self.names.get(column, ()):
+                found.setdefault(name.lower(), []).append((column, name))
+        object.__setattr__(self, "_by_word", {word: tuple(pairs) for word, pairs in found.items()})
+        object.__setattr__(self, "_words", frozenset(found) | {name.lower() for name in self.tenants})
 
     def columns_of(self, word: str) -> tuple[tuple[str, str], ...]:
         """Return the columns that hold a name, whatever its case, with the name as it is written there."""
-        return tuple(
-            (column, name) for column in NAMED_COLUMNS for name in self.names.get(column, ()) if name.lower() == word
-        )
+        return self._by_word.get(word, ())
 
     def words(self) -> frozenset[str]:
         """Return every name in small letters."""
-        return frozenset(name.lower() for names in self.names.values() for name in names) | frozenset(
-            name.lower() for name in self.tenants
-        )
+        return self._words
 
 
 @dataclass(frozen=True, slots=True)
