@@ -24,7 +24,7 @@ LOOKBACK_MS = 300_000
 TEXT_MAXIMUM = 5_000
 DEPTH_MAXIMUM = 60
 RANGE_MAXIMUM_MS = 366 * 86_400_000
-_SIGNS = re.compile(r"(?:[-+]\s*){%d}" % DEPTH_MAXIMUM)
+_SIGNS = re.compile(rf"(?:[-+]\s*){{{DEPTH_MAXIMUM}}}")
 """So many signs in a row are as many nodes within each other."""
 _OPERATORS = (
     (promql_parser.MatchOp.Equal, "="),
