@@ -12,6 +12,7 @@ from typing import Any
 
 MACROS = (
     "toInt64(x) AS CAST(x AS BIGINT)",
+    "toUInt8(x) AS CAST(x AS INTEGER)",
     "toInt32(x) AS CAST(x AS INTEGER)",
     "toUInt32(x) AS CAST(x AS BIGINT)",
     "toUInt64(x) AS CAST(x AS HUGEINT)",
