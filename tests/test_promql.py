@@ -311,3 +311,21 @@ def test_a_gap_inflates_no_rate(site: Site) -> None:
     data = site.data("query_range", query='rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="1"}[30s])', **times)
     ((_, points),) = series_of(data).items()
     assert set(points.values()) == {250_000.0}
+
+
+VARIABLES = {"$cluster": ".*", "$host": "h1", "$__rate_interval": "1m"}
+BOARDS = sorted((Path(__file__).parent.parent / "deploy" / "grafana").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", BOARDS, ids=lambda path: path.stem)
+def test_every_panel_of_the_dashboards_is_answered(site: Site, path: Path) -> None:
+    board = json.loads(path.read_text())
+    queries = [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+    matches = [query.removeprefix("label_values(").rsplit(",", 1)[0] for query in queries]
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(expressions) >= 8
+    for text in [*matches, *expressions]:
+        for name, value in VARIABLES.items():
+            text = text.replace(name, value)
+        start = AT // 1000
+        site.data("query_range", query=text, start=start, end=start + 60, step="15")
