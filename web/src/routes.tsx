@@ -8,6 +8,13 @@ export const PAGES: readonly PageLink[] = [
   { to: "/", name: "Fleet", icon: "fleet", group: 0, isMain: true },
   { to: "/clusters", name: "Clusters", icon: "clusters", group: 0 },
   { to: "/gpus", name: "GPUs", icon: "gpus", group: 0, isMain: true },
+  { to: "/jobs", name: "Jobs", icon: "jobs", group: 0, isMain: true },
+  { to: "/models", name: "Models", icon: "models", group: 0 },
+  { to: "/explore", name: "Explore", icon: "explore", group: 1 },
+  { to: "/events", name: "Events", icon: "events", group: 1 },
+  { to: "/gaps", name: "Gaps", icon: "gaps", group: 2 },
+  { to: "/collectors", name: "Collectors", icon: "collectors", group: 2 },
+  { to: "/catalog", name: "Catalogue", icon: "catalogue", group: 2 },
 ];
 
 const GpuPage = lazy(() => import("./features/gpu/gpu_page").then((page) => ({ default: page.GpuPage })));
@@ -20,11 +27,36 @@ const ClusterPage = lazy(() =>
 const HostPage = lazy(() =>
   import("./features/place/host_page").then((page) => ({ default: page.HostPage })),
 );
+const JobsPage = lazy(() => import("./features/jobs/jobs_page").then((page) => ({ default: page.JobsPage })));
+const ModelsPage = lazy(() =>
+  import("./features/jobs/jobs_page").then((page) => ({ default: page.ModelsPage })),
+);
+const WorkPage = lazy(() => import("./features/jobs/work_page").then((page) => ({ default: page.WorkPage })));
+const ExplorePage = lazy(() =>
+  import("./features/explore/explore_page").then((page) => ({ default: page.ExplorePage })),
+);
+const EventsPage = lazy(() =>
+  import("./features/events/events_page").then((page) => ({ default: page.EventsPage })),
+);
+const GapsPage = lazy(() => import("./features/gaps/gaps_page").then((page) => ({ default: page.GapsPage })));
+const CollectorsPage = lazy(() =>
+  import("./features/collectors/collectors_page").then((page) => ({ default: page.CollectorsPage })),
+);
+const CataloguePage = lazy(() =>
+  import("./features/catalogue/catalogue_page").then((page) => ({ default: page.CataloguePage })),
+);
 
 const WHOLE: Record<string, ComponentType> = {
   "/": FleetPage,
   "/gpus": GpusPage,
   "/clusters": ClustersPage,
+  "/jobs": JobsPage,
+  "/models": ModelsPage,
+  "/explore": ExplorePage,
+  "/events": EventsPage,
+  "/gaps": GapsPage,
+  "/collectors": CollectorsPage,
+  "/catalog": CataloguePage,
 };
 
 /** Addresses with names in them; what they match is decoded. */
@@ -36,6 +68,8 @@ const NAMED: readonly [pattern: RegExp, page: (name: string, more: string) => Re
     (cluster, rack) => <ClusterPage key={`${cluster}/${rack}`} cluster={cluster} rack={rack} />,
   ],
   [/^\/hosts\/([^/]+)$/, (host) => <HostPage key={host} host={host} />],
+  [/^\/jobs\/([^/]+)$/, (job) => <WorkPage key={job} kind="job" name={job} />],
+  [/^\/models\/([^/]+)$/, (model) => <WorkPage key={model} kind="model" name={model} />],
 ];
 
 /** The page of an address; undefined where there is none. */

@@ -15,6 +15,8 @@ export interface Series {
   column: string;
   metric: string;
   aggregate: string;
+  /** Unit of its figures, which for a rate is not that of the metric. */
+  unit: string;
   /** What tells it apart, in the order of the ladder; empty for a total. */
   label: string;
   gpu: string;
@@ -70,6 +72,7 @@ function toSeries(wire: WireSeries): Series {
     column: [wire.metric, wire.aggregate, label].join("\n"),
     metric: wire.metric,
     aggregate: wire.aggregate,
+    unit: wire.unit,
     label,
     gpu: wire.gpuId ?? "",
     host: wire.hostId ?? "",

@@ -4,10 +4,11 @@ import type { Happening } from "../api/events";
 import { type Catalog, type Fleet, type Gpu, unitOf } from "../api/fleet";
 import { StatusWord, type Tone } from "../ui/icon";
 import { Link } from "../ui/navigation";
-import { formatNumber, formatValue } from "../ui/units";
+import { countOf, formatNumber, formatValue } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
 import { titleOf } from "./event_words";
 import { gpuPath } from "./ladder";
+import type { Sums } from "./sums";
 import "./counts.css";
 
 interface CountProps {
@@ -56,15 +57,6 @@ function Load({ sums, catalog }: { sums: Sums; catalog: Catalog | undefined }) {
   );
 }
 
-/** Sums over the GPUs of some place; answers of the api fit. */
-export interface Sums {
-  counts: Fleet["counts"];
-  total: number;
-  hosts: number;
-  powerWatts: number | null;
-  utilizationRatio: number | null;
-}
-
 export interface CountsProps {
   sums: Sums;
   /** Undefined until the list of GPUs is there; the counts do not wait for it. */
@@ -108,7 +100,7 @@ export function Counts({ sums, gpus, lasting, catalog }: CountsProps) {
         word="Healthy"
         count={healthy}
         total={total}
-        why={`of ${formatNumber(total)} GPUs on ${formatNumber(sums.hosts)} hosts`}
+        why={`of ${countOf(total, "GPU")} on ${countOf(sums.hosts, "host")}`}
       />
       <Count
         tone="warn"

@@ -8,13 +8,15 @@ import { Shape } from "../ui/icon";
 import { Link } from "../ui/navigation";
 import { Answered, Broken, Panel } from "../ui/panel";
 import { formatClock } from "../ui/times";
-import { formatNumber } from "../ui/units";
+import { countOf, formatNumber } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
+import { type Alike, groupAlike } from "./event_groups";
 import { titleOf, toneOf } from "./event_words";
 import { nameOf } from "./gpu_columns";
 import { gpuPath } from "./ladder";
 
 const AROUND_MS = 120_000;
+const SHOWN = 5;
 
 export interface EventPanelProps {
   title: string;
@@ -39,7 +41,9 @@ export function secondOf(event: Happening): string {
   return `${path}?from=${around["from"]}&to=${around["to"]}`;
 }
 
-function Line({ event, names }: { event: Happening; names: EventPanelProps["names"] }) {
+function Line({ alike, names }: { alike: Alike; names: EventPanelProps["names"] }) {
+  const { event, gpus, count } = alike;
+  const who = gpus > 1 ? `${event.host} · ${countOf(gpus, "GPU")}` : whoOf(event, names);
   return (
     <li>
       <Link to={secondOf(event)}>
@@ -48,7 +52,8 @@ function Line({ event, names }: { event: Happening; names: EventPanelProps["name
           <Shape tone={toneOf(event)} />
           {titleOf(event)}
         </span>
-        <span className="event-who">{whoOf(event, names)}</span>
+        <span className="event-who">{who}</span>
+        {count > gpus && <small title={`${count} times`}>×{formatNumber(count)}</small>}
       </Link>
     </li>
   );
@@ -75,9 +80,11 @@ export function EventPanel({ title, asked, view, names, all }: EventPanelProps) 
             <p className="panel-note">Nothing happened in this window.</p>
           ) : (
             <ul className="event-list">
-              {events.slice(0, 5).map((event) => (
-                <Line key={event.key} event={event} names={names} />
-              ))}
+              {groupAlike(events)
+                .slice(0, SHOWN)
+                .map((alike) => (
+                  <Line key={alike.event.key} alike={alike} names={names} />
+                ))}
             </ul>
           )
         }

@@ -7,7 +7,8 @@ import type { Filters } from "../api/fleet";
 import type { Window } from "../model/window";
 
 const HOUR: Window = { live: true, lengthMs: 3_600_000 };
-const LIMIT = 2000;
+const LIMIT = 1000;
+const EVERY_MS = 15_000;
 const RANK: Record<string, number> = { warning: 1, error: 2, critical: 3 };
 
 /** True where an event began before an instant and had not ended then; null stands for the present. */
@@ -34,9 +35,10 @@ export function lastingByGpu(
 
 /** Findings of the last hour about some place, and which of them last, or lasted at a second of the past. */
 export function useFindings(filters: Filters, at: number | null = null) {
-  const query = useQuery(
-    eventsQuery({ ...filters, severity: "warning,error,critical", window: HOUR, limit: LIMIT }),
-  );
+  const query = useQuery({
+    ...eventsQuery({ ...filters, severity: "warning,error,critical", window: HOUR, limit: LIMIT }),
+    refetchInterval: EVERY_MS,
+  });
   const events = query.data?.events;
   const lasting = useMemo(() => lastingByGpu(events ?? [], at), [events, at]);
   return { query, lasting };

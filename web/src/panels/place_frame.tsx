@@ -6,8 +6,9 @@ import { catalogQuery, type Filters, type Gpu, type GpuList } from "../api/fleet
 import { Crumbs, type Siblings, type Step } from "../ui/crumbs";
 import { Answered, type Answering } from "../ui/panel";
 import type { View } from "../ui/view";
-import { Counts, type Lasting, type Sums } from "./counts";
+import { Counts, type Lasting } from "./counts";
 import { EventPanel } from "./event_panel";
+import { sumsOf } from "./sums";
 import { TopPanel } from "./top_panel";
 import "./lists.css";
 
@@ -33,27 +34,6 @@ export function PlaceHead({ title, facts, steps, siblings, tools }: PlaceHeadPro
       {tools}
     </div>
   );
-}
-
-/** Sums over some GPUs, as the api gives them for whole places. */
-export function sumsOf(gpus: readonly Gpu[]): Sums {
-  const counts = { reporting: 0, silent: 0, lost: 0, unknown: 0 };
-  for (const gpu of gpus) counts[gpu.status] += 1;
-  const known = (metric: string) =>
-    gpus
-      .filter((gpu) => gpu.status === "reporting")
-      .map((gpu) => gpu.values[metric])
-      .filter((value): value is number => typeof value === "number");
-  const add = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0);
-  const watts = known("gpu_power_watts");
-  const use = known("gpu_utilization_ratio");
-  return {
-    counts,
-    total: gpus.length,
-    hosts: new Set(gpus.map((gpu) => gpu.host)).size,
-    powerWatts: watts.length === 0 ? null : add(watts),
-    utilizationRatio: use.length === 0 ? null : add(use) / use.length,
-  };
 }
 
 export interface PlaceCountsProps {
@@ -82,7 +62,7 @@ export function PlaceLists({ filters, view, gpus }: { filters: Filters; view: Vi
     <div className="lists">
       <EventPanel
         title="Newest findings"
-        asked={{ ...filters, severity: "warning,error,critical", window: view.window, limit: 5 }}
+        asked={{ ...filters, severity: "warning,error,critical", window: view.window, limit: 200 }}
         view={view}
         names={names}
         all={{ ...filters, severity: "warning,error,critical" }}

@@ -62,6 +62,11 @@ export function formatNumber(value: number, decimals = 0): string {
   return (GROUPED[decimals] ?? Intl.NumberFormat("en-US")).format(value);
 }
 
+/** "1 host", "1,248 hosts". */
+export function countOf(count: number, one: string): string {
+  return `${formatNumber(count)} ${one}${count === 1 ? "" : "s"}`;
+}
+
 const WHOLE = new Set(["%", "°C", "W"]);
 
 /** A value with its unit: "94 %", "74.4 GiB", "1.37 GHz". */

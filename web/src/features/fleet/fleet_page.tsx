@@ -63,7 +63,7 @@ function Lists({ view }: { view: View }) {
     <div className="lists">
       <EventPanel
         title="Newest findings"
-        asked={{ severity: "warning,error,critical", window: view.window, limit: 5 }}
+        asked={{ severity: "warning,error,critical", window: view.window, limit: 200 }}
         view={view}
         names={names}
         all={{ severity: "warning,error,critical" }}

@@ -11,14 +11,15 @@ import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
 import { clusterPath, hostPath, rackPath } from "../../panels/ladder";
 import { MapPanel } from "../../panels/map/map_panel";
-import { PlaceCounts, PlaceHead, PlaceLists, sumsOf } from "../../panels/place_frame";
+import { PlaceCounts, PlaceHead, PlaceLists } from "../../panels/place_frame";
+import { sumsOf } from "../../panels/sums";
 import { beside, type Siblings, type Step } from "../../ui/crumbs";
 import { navigate } from "../../ui/navigation";
 import { Page } from "../../ui/page";
 import { Panel } from "../../ui/panel";
 import { Table } from "../../ui/table";
 import { compareNames, parseSort } from "../../ui/table_sort";
-import { formatNumber } from "../../ui/units";
+import { countOf, formatNumber } from "../../ui/units";
 import { keepWindow, useView, type View } from "../../ui/view";
 import { placeColumns } from "./clusters_page";
 
@@ -126,9 +127,9 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
   const up = rack === undefined ? "/clusters" : clusterPath(cluster);
   const racks = namesOf(gpus, (gpu) => gpu.rack);
   const facts = [
-    `${formatNumber(gpus.length)} GPUs`,
-    `${formatNumber(namesOf(gpus, (gpu) => gpu.host).length)} hosts`,
-    ...(rack === undefined ? [`${formatNumber(racks.length)} racks`] : []),
+    countOf(gpus.length, "GPU"),
+    countOf(namesOf(gpus, (gpu) => gpu.host).length, "host"),
+    ...(rack === undefined ? [countOf(racks.length, "rack")] : []),
     namesOf(gpus, (gpu) => gpu.product.replace(/^NVIDIA /, "")).join(", "),
   ];
   return (

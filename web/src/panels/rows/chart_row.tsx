@@ -6,8 +6,8 @@ import { type Cursor, useCursor } from "../../chart/cursor";
 import { Plot } from "../../chart/plot";
 import { type Cell, newest, rowAt } from "../../model/columns";
 import { formatValue } from "../../ui/units";
-import { columnOf, type RowLine, type RowSpec } from "./spec";
-import { reportedLines, type Timeline, toPicture, toSentence } from "./timeline";
+import { columnOf, type RowLine, type RowSpec, unitOfLine } from "./spec";
+import { namedLines, type Timeline, toPicture, toSentence } from "./timeline";
 
 export interface ChartRowProps {
   spec: RowSpec;
@@ -37,7 +37,7 @@ function GutterLine({ line, view, catalog, at }: GutterLineProps) {
     <div className="gutter-line">
       <i style={{ background: `var(--${line.stroke})` }} />
       {line.label}
-      <b>{formatValue(valueAt(view, columnOf(line), at), line.metric, unitOf(catalog, line.metric))}</b>
+      <b>{formatValue(valueAt(view, columnOf(line), at), line.metric, unitOfLine(line, catalog))}</b>
     </div>
   );
 }
@@ -65,7 +65,7 @@ function Gutter({
   return (
     <div className="gutter">
       <h2>{spec.title}</h2>
-      {reportedLines(spec, view.columns).map((line) => (
+      {namedLines(spec, view.columns).map((line) => (
         <GutterLine key={columnOf(line)} line={line} view={view} catalog={catalog} at={at} />
       ))}
       <LimitLine spec={spec} view={view} catalog={catalog} />

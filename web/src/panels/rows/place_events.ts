@@ -15,7 +15,8 @@ export interface Mark<T> {
   labelPx: number;
 }
 
-const APART_PX = 14;
+/** Room for a short label. */
+const APART_PX = 92;
 const WEIGHT: Record<string, number> = { critical: 4, error: 3, warning: 2, info: 1 };
 
 function weigh(event: Timed): number {

@@ -16,6 +16,7 @@ function series(part: string): Series {
     column: `node_network_io_bytes_total\nrate\n${label}`,
     metric: "node_network_io_bytes_total",
     aggregate: "rate",
+    unit: "By/s",
     label,
     gpu: "",
     host: "host-1",

@@ -38,6 +38,7 @@ function linesOf(line: TemplateLine, series: readonly Series[], first: number): 
   return mine.map((one, at) => ({
     metric: line.metric,
     column: one.column,
+    unit: one.unit,
     label: [line.label, partWords(one, mine)].filter(Boolean).join(" "),
     stroke: line.stroke ?? STROKES[(first + at) % STROKES.length] ?? "s1",
   }));

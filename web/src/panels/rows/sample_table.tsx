@@ -1,12 +1,12 @@
 /** The same window as rows, newest first. */
 
 import { useLayoutEffect, useMemo, useRef, useState } from "react";
-import { type Catalog, unitOf } from "../../api/fleet";
+import type { Catalog } from "../../api/fleet";
 import { formatClock } from "../../ui/times";
 import { formatValue } from "../../ui/units";
 import { type RowSpan, rowsInSight } from "../../ui/window_rows";
-import { columnOf, type RowLine, type RowSpec } from "./spec";
-import { reportedLines, type Timeline } from "./timeline";
+import { columnOf, type RowLine, type RowSpec, unitOfLine } from "./spec";
+import { namedLines, type Timeline } from "./timeline";
 
 const ROW_PX = 24;
 
@@ -17,7 +17,7 @@ export interface SampleTableProps {
 }
 
 function tableLines(specs: readonly RowSpec[], view: Timeline): RowLine[] {
-  return specs.flatMap((spec) => reportedLines(spec, view.columns));
+  return specs.flatMap((spec) => namedLines(spec, view.columns));
 }
 
 export function SampleTable({ specs, view, catalog }: SampleTableProps) {
@@ -60,7 +60,7 @@ export function SampleTable({ specs, view, catalog }: SampleTableProps) {
                   {formatValue(
                     view.columns.values[columnOf(line)]?.[row],
                     line.metric,
-                    unitOf(catalog, line.metric),
+                    unitOfLine(line, catalog),
                   )}
                 </td>
               ))}

@@ -1,5 +1,6 @@
 /** What belongs on one chart of a time line, and how it is bounded. */
 
+import { type Catalog, unitOf } from "../../api/fleet";
 import type { YRange } from "../../chart/axis";
 import type { Stroke } from "../../chart/options";
 
@@ -8,9 +9,17 @@ export interface RowLine {
   label: string;
   /** Column of the data; the metric's name where it is left out. */
   column?: string;
+  /** Unit of its figures where it is not the one of the catalogue, such as of a rate. */
+  unit?: string;
   /** Head of its column in the table, where the label says too little or too much. */
   head?: string;
   stroke: Stroke;
+  /** Drawn only: it has no line in the gutter and no column in the table. */
+  isQuiet?: boolean;
+  width?: number;
+  dash?: number[];
+  /** Column to fill to, as a band. */
+  bandTo?: string;
 }
 
 export interface RowSpec {
@@ -38,6 +47,11 @@ export interface LaneSpec {
 /** Column that holds a line's data. */
 export function columnOf(line: RowLine): string {
   return line.column ?? line.metric;
+}
+
+/** Unit of a line's figures. */
+export function unitOfLine(line: RowLine, catalog: Catalog | undefined): string {
+  return line.unit ?? unitOf(catalog, line.metric);
 }
 
 /** Every metric that some rows read, once each. */

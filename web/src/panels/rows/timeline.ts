@@ -1,6 +1,6 @@
 /** What all charts of a time line share: the data, its gaps, its units. */
 
-import { type Catalog, unitOf } from "../../api/fleet";
+import type { Catalog } from "../../api/fleet";
 import type { Meta } from "../../api/meta";
 import type { Picture } from "../../chart/options";
 import { sentence } from "../../chart/sentence";
@@ -8,7 +8,7 @@ import { breakAtGaps, type Cell, type Columns, findGaps, type Gap, newest } from
 import { parseResolution } from "../../model/window";
 import { formatClock, formatDuration } from "../../ui/times";
 import { formatTicks, formatValue } from "../../ui/units";
-import { columnOf, type RowLine, type RowSpec } from "./spec";
+import { columnOf, type RowLine, type RowSpec, unitOfLine } from "./spec";
 
 export interface Timeline {
   columns: Columns;
@@ -66,10 +66,15 @@ export function reportedLines(spec: RowSpec, columns: Columns): readonly RowLine
   return spec.lines.filter((line) => newest(columns.values[columnOf(line)]) !== null);
 }
 
+/** Lines of a row that are named: in the gutter, and as columns of the table. */
+export function namedLines(spec: RowSpec, columns: Columns): readonly RowLine[] {
+  return reportedLines(spec, columns).filter((line) => line.isQuiet !== true);
+}
+
 export function toPicture(spec: RowSpec, view: Timeline, catalog: Catalog | undefined): Picture {
   const [first] = spec.lines;
   const metric = first?.metric ?? "";
-  const unit = unitOf(catalog, metric);
+  const unit = first === undefined ? "" : unitOfLine(first, catalog);
   const ceiling = newestOf(view.columns, spec.ceiling);
   const limit = newestOf(view.columns, spec.limit?.metric);
   return {
@@ -78,6 +83,9 @@ export function toPicture(spec: RowSpec, view: Timeline, catalog: Catalog | unde
       column: columnOf(line),
       stroke: line.stroke,
       area: spec.area ?? false,
+      ...(line.width === undefined ? {} : { width: line.width }),
+      ...(line.dash === undefined ? {} : { dash: line.dash }),
+      ...(line.bandTo === undefined ? {} : { bandTo: line.bandTo }),
     })),
     x: view.x,
     y: ceiling === null ? spec.y : { kind: "fixed", high: ceiling },
@@ -94,7 +102,7 @@ export function toPicture(spec: RowSpec, view: Timeline, catalog: Catalog | unde
 export function toSentence(spec: RowSpec, view: Timeline, catalog: Catalog | undefined): string {
   const line = reportedLines(spec, view.columns)[0] ?? spec.lines[0];
   if (line === undefined) return "";
-  const unit = unitOf(catalog, line.metric);
+  const unit = unitOfLine(line, catalog);
   const facts = {
     label: line.label,
     ts: view.broken.ts,

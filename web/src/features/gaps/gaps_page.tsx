@@ -1,0 +1,148 @@
+/** What is missing and why; and the ledger, which says what became of everything that was told. */
+
+import { useQuery } from "@tanstack/react-query";
+import { type GapsRequest, storiesQuery } from "../../api/custody";
+import { Tiles } from "../../ui/facts";
+import { Page } from "../../ui/page";
+import { Answered, Broken, Panel } from "../../ui/panel";
+import { Picks } from "../../ui/picks";
+import { Segment } from "../../ui/segment";
+import { NO_HEALTH } from "../../ui/top_bar";
+import { countOf, formatNumber } from "../../ui/units";
+import { useView, type View } from "../../ui/view";
+import { LedgerPanel } from "./ledger_panel";
+import { StoryStrip } from "./story_strip";
+import { StoryTable } from "./story_table";
+import "./gaps.css";
+
+const LIMIT = 2000;
+const KINDS = [
+  { value: "gpu", label: "GPUs" },
+  { value: "node", label: "Hosts" },
+  { value: "fabric_port", label: "Fabric" },
+];
+const SHOWN = [
+  { value: "findings", label: "Findings" },
+  { value: "", label: "All reasons" },
+];
+const VIEWS = [
+  { value: "gaps", label: "Gaps" },
+  { value: "ledger", label: "Ledger" },
+];
+
+function askedOf(view: View): GapsRequest {
+  const at = (name: string) => view.params.get(name);
+  const reason = at("reason") ?? "findings";
+  return {
+    kind: at("kind") ?? "gpu",
+    window: view.window,
+    limit: LIMIT,
+    ...(at("cluster") === null ? {} : { cluster: at("cluster") ?? "" }),
+    ...(at("host") === null ? {} : { host: at("host") ?? "" }),
+    ...(reason === "all" ? {} : { reason }),
+  };
+}
+
+function Gaps({ view }: { view: View }) {
+  const asked = askedOf(view);
+  const query = useQuery(storiesQuery(asked));
+  const found = query.data;
+  const open = found?.stories.filter((story) => story.end === null && !story.isExpected) ?? [];
+  const reasons = Object.entries(found?.reasons ?? {}).sort((a, b) => b[1] - a[1]);
+  return (
+    <>
+      <Tiles
+        label="Gaps in this window"
+        tiles={[
+          {
+            name: "Open now",
+            value: found === undefined ? "–" : formatNumber(open.length),
+            than: open.length === 0 ? "nothing is missing" : "still missing",
+          },
+          {
+            name: "Stories",
+            value: found === undefined ? "–" : formatNumber(found.total),
+            than: "in this window",
+          },
+          {
+            name: "Missing samples",
+            value: found === undefined ? "–" : formatNumber(found.missing),
+            than:
+              found === undefined || found.shed === 0
+                ? "none declared lost"
+                : `${formatNumber(found.shed)} declared lost`,
+          },
+          {
+            name: "Reasons",
+            value: reasons[0]?.[0].replaceAll("_", " ") ?? "none",
+            than: reasons
+              .slice(1, 3)
+              .map(([reason, count]) => `${reason.replaceAll("_", " ")} ${count}`)
+              .join(", "),
+          },
+        ]}
+      />
+      <Panel
+        title="Stories"
+        sub={found === undefined ? "" : `${countOf(found.total, "gap")}, alike ones told together`}
+        tools={<Broken query={query} />}
+      >
+        <div className="filters">
+          <Segment
+            label="of what"
+            choices={KINDS}
+            value={asked.kind}
+            onChoose={(kind) => view.set({ kind: kind === "gpu" ? undefined : kind })}
+          />
+          <Segment
+            label="which reasons"
+            choices={SHOWN}
+            value={asked.reason ?? ""}
+            onChoose={(reason) => view.set({ reason: reason === "findings" ? undefined : "all" })}
+          />
+          <Picks
+            picks={(["cluster", "host"] as const).flatMap((name) => {
+              const value = asked[name];
+              return value === undefined ? [] : [{ name, value }];
+            })}
+            onDrop={(name) => view.set({ [name]: undefined })}
+          />
+        </div>
+        <Answered query={query} waitsFor="the gaps" height={280}>
+          {({ stories }) => (
+            <>
+              <StoryStrip stories={stories} view={view} />
+              <StoryTable stories={stories} view={view} />
+            </>
+          )}
+        </Answered>
+      </Panel>
+    </>
+  );
+}
+
+export function GapsPage() {
+  const view = useView("1h");
+  const shown = view.params.get("view") ?? "gaps";
+  return (
+    <Page title="Gaps" view={view} health={NO_HEALTH} up="/">
+      <div className="say">
+        <h1>Gaps and ledger</h1>
+        <p className="verdict-line">
+          {shown === "ledger"
+            ? "What every collector told, and what became of it, minute by minute."
+            : "What should be there and is not, with its reason."}
+        </p>
+        <span className="push">
+          <Segment
+            label="show"
+            choices={VIEWS}
+            value={shown}
+            onChoose={(next) => view.set({ view: next === "gaps" ? undefined : next })}
+          />
+        </span>
+      </div>
+      {shown === "ledger" ? <LedgerPanel view={view} /> : <Gaps view={view} />}
+    </Page>
+  );
+}
