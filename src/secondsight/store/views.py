@@ -86,6 +86,11 @@ def create_products(database: str, deployment: Deployment = EMBEDDED, credential
     )
 
 
+def tables_below(catalog: Metrics, tables: str) -> tuple[str, ...]:
+    """Return the tables that curated views read rows of, each with its database."""
+    return tuple(sorted({f"{tables}.{view.table}" for view in curated_views(catalog, tables)}))
+
+
 def _raw(metrics: Sequence[Metric], database: str) -> ViewSpec:
     bucket = "toStartOfTenMinutes(t.event_time)"
     window = (
