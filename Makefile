@@ -11,7 +11,7 @@ BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 PAGES = src/secondsight/api/static/index.html
 
-.PHONY: help up check soak bench gpu-check format lint types imports tests web-check pages wheel lock clean
+.PHONY: help up check soak eval-ask bench gpu-check format lint types imports tests web-check pages wheel lock clean
 
 help:  ## list what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -54,6 +54,9 @@ bench:  ## list the benchmarks; make bench-NAME runs one
 
 bench-%: $(VENV)/ready
 	@$(PY) bench/$(subst -,_,$*).py
+
+eval-ask: $(VENV)/ready  ## try the kept questions in words on the planner: treatment and figures by category
+	@PYTHONPATH=tests $(PY) tests/ask_eval.py $(ARGS)
 
 wheel: $(VENV)/ready $(PAGES)  ## build a wheel that holds the pages
 	@$(PY) -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . && ls dist

@@ -190,7 +190,8 @@ def _events(question: Question, views: Views, now_ms: int) -> tuple[Statement, .
     view = views.events
     names = ("event_time", "cluster_id", "host_id", "gpu_id", "kind", "code", "severity", "message")
     where = [*within(question.range, view), *held(question.filters, view)]
-    tail = ["ORDER BY event_time DESC, host_id, gpu_id", f"LIMIT {_rows(question.ranking)}"]
+    order = "ASC" if question.rising else "DESC"
+    tail = [f"ORDER BY event_time {order}, host_id, gpu_id", f"LIMIT {_rows(question.ranking)}"]
     sql = query(names, view.name, where, tail=tail)
     return (Statement("events", sql, tuple(Column(name) for name in names), ("event_time", "gpu_id"), view.name),)
 

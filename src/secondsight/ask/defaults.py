@@ -155,7 +155,7 @@ def _of_figures(question: Question) -> Chart:
     counts = all(measure.stat in (Stat.COUNT, Stat.TOTAL) for measure in question.measures)
     if question.bucket is not None:
         return Chart.BAR if counts or question.bucket in (Bucket.HOUR_OF_DAY, Bucket.WEEKDAY) else Chart.LINE
-    if not question.dimensions:
+    if all(len(question.filtered(name)) == 1 for name in question.dimensions):
         return Chart.VALUE if len(question.measures) == 1 else Chart.TABLE
     several = any(len(one.values) > 1 for one in question.filters if one.column in question.dimensions)
     if several:

@@ -65,7 +65,7 @@ def _texts(tables: Sequence[Table]) -> Iterator[str]:
 def _without(sentence: str, texts: Collection[str] | Sequence[str]) -> str:
     rest = sentence
     for text in sorted({text for text in texts if text}, key=len, reverse=True):
-        rest = re.sub(rf"(?<![\w.]){re.escape(text)}(?![\w])", " ", rest)
+        rest = re.sub(rf"(?<![\w.]){re.escape(text)}(?![\w])", " ", rest, flags=re.IGNORECASE)
     return rest
 
 

@@ -65,7 +65,8 @@ def metrics_of(reading: Reading, views: Views) -> tuple[str, ...]:
     for unit in _units(reading, found):
         fits = any(shown_in(base_unit(name, views), unit) for name in found)
         base = next((base for base in _UNIT_METRICS if shown_in(base, unit)), "")
-        if not fits and base and views.measures(_UNIT_METRICS[base]):
+        joins = not found or POWER in found or any(name in DERIVED for name in found)
+        if not fits and base and joins and views.measures(_UNIT_METRICS[base]):
             if base == "J":
                 found.pop(POWER, None)
             found[_UNIT_METRICS[base]] = None
@@ -159,7 +160,7 @@ def _of_gauge(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Mea
     if limit is not None and reading.has("aggregate", "share"):
         stat = Stat.SHARE_ABOVE if limit.above else Stat.SHARE_BELOW
         return [Measure(metric, stat, threshold=limit.value, unit=limit.unit)]
-    words = _statistics(reading)
+    words = _statistics(reading) or _superlative(reading)
     if not words:
         return _usual(metric, reading, vocabulary)
     found: list[Measure] = []
@@ -186,6 +187,14 @@ def _statistics(reading: Reading) -> list[str]:
     if "distribution" in reading.aggregates:
         return ["min", "p50", "mean", "p95", "max"]
     return [word for word in reading.aggregates if word in _PLAIN or word in QUANTILES or word == "total"]
+
+
+def _superlative(reading: Reading) -> list[str]:
+    """Return the statistic that `highest` or `lowest` means where no thing is looked for by it."""
+    ranking = reading.ranking
+    if ranking is None or ranking.count or reading.asked or not {"highest", "lowest"} & set(reading.words):
+        return []
+    return ["max" if ranking.descending else "min"]
 
 
 def _is_of_several(reading: Reading) -> bool:

@@ -211,12 +211,18 @@ def _summary(work: _Work) -> Question | None:
 
 
 def _recent_events(work: _Work) -> Question | None:
-    if not work.says("recent") or work.metrics():
+    """Single events: the newest, or the first of a range."""
+    reading = work.reading
+    first = work.has_event() and (work.says("first") or (work.says("when") and not reading.bucket))
+    if not (work.says("recent") or first) or work.metrics():
         return None
     question = _answer(work, Kind.EVENTS, work.usual("month"), "recent_events", Measure(ERROR_EVENTS, Stat.COUNT))
     ranking = work.reading.ranking
     rows = ranking.count if ranking and ranking.count else RANKING_ROWS
-    return replace(question, filters=work.event_filters(), dimensions=(), ranking=Ranking(rows))
+    oldest = work.says("first")
+    return replace(
+        question, filters=work.event_filters(), dimensions=(), ranking=Ranking(rows, not oldest), rising=oldest
+    )
 
 
 def _completeness(work: _Work) -> Question | None:
@@ -224,7 +230,7 @@ def _completeness(work: _Work) -> Question | None:
     reading = work.reading
     if MISSING in reading.metrics and not reading.events:
         question = _answer(work, Kind.FIGURES, work.usual("day"), "gaps", Measure(MISSING, Stat.TOTAL))
-        groups = work.groups() or (("gpu_id",) if reading.names.get("host_id") else ("host_id",))
+        groups = work.groups() or ("host_id",)
         silent = "A host that reported nothing at all in the range has no rows and is not listed."
         return replace(question, dimensions=groups, bucket=reading.bucket, caveats=(silent,))
     if COVERAGE not in reading.metrics and not work.says("complete"):
@@ -418,6 +424,8 @@ def _lifetime(work: _Work) -> Question | None:
     named += [column for column in ("job_id", "host_id", "gpu_id", "workload_id") if reading.names.get(column)]
     if not work.says("lifetime") or work.metrics() or work.has_event():
         return None
+    if not named and {"fresh", "freshness", "stale"} & set(reading.words):
+        named = ["cluster_id"]
     if not named:
         asked = [column for column in work.groups() if column == "job_id"]
         if not asked and "job_id" not in reading.nouns:
@@ -468,7 +476,7 @@ def _allocated(work: _Work) -> Question | None:
 def _inventory(work: _Work) -> Question | None:
     """How many GPUs, hosts or jobs there are, or which."""
     reading = work.reading
-    if work.metrics() or work.has_event() or reading.has("vague"):
+    if work.metrics() or work.has_event() or reading.has("vague", "measure", "performance", "report", "comparison"):
         return None
     counted = {"gpu_id": GPUS, "host_id": HOSTS, "job_id": JOBS, "cluster_id": "clusters", "owner_team": "teams"}
     nouns = [noun for noun in reading.nouns if noun in counted and noun not in reading.dimensions]
@@ -566,7 +574,8 @@ def _is_bare(work: _Work) -> bool:
         reading.limits, reading.units, reading.hours, reading.weekdays, reading.day_kinds,
     )  # fmt: skip
     placed = set(reading.nouns) - {"gpu_id"} or reading.has("vague", "entity") or reading.has("link", "by")
-    asks = reading.words and reading.words[0] in ("how", "what", "is", "are", "whats")
+    asks = reading.words[:1] in (("how",), ("what",), ("is",), ("are",), ("whats",))
+    asks = asks and reading.words[1:2] != ("about",)
     return not any(cut) and not placed and not asks and not reading.has("analysis") and not reading.context_used
 
 
@@ -595,11 +604,19 @@ def _cut(question: Question, work: _Work) -> Question:
         bucket = Bucket.WEEK if work.says("trend") and not reading.times else natural_bucket(ranges)
     if bucket is None and not groups and _splits_by_gpu(question, work):
         groups = ("host_id", "gpu_id") if not reading.names.get("host_id") else ("gpu_id",)
+    if bucket is None and not groups:
+        groups = _held(reading)
     groups = _whole_places(groups, reading)
     ranking = None if series else _rank(work)
     if ranking is None and groups == () and reading.has("rank") and bucket:
         ranking = Ranking(reading.ranking.count if reading.ranking else 0)
     return replace(question, dimensions=groups, bucket=bucket, ranges=ranges, ranking=_sized(ranking, work))
+
+
+def _held(reading: Reading) -> tuple[str, ...]:
+    """Return the column of the one thing that a question is about, so that its row says what it is of."""
+    named = [column for column, values in reading.names.items() if len(values) == 1]
+    return tuple(named) if len(named) == 1 else ()
 
 
 def _whole_places(groups: tuple[str, ...], reading: Reading) -> tuple[str, ...]:
@@ -619,14 +636,15 @@ def _usual_range(question: Question, work: _Work) -> str:
     """Return the name of the range that is usual for a question."""
     bucket = work.reading.bucket
     if work.says("trend") or bucket in (Bucket.WEEK, Bucket.MONTH):
-        return "trend"
+        return "month" if work.reading.names.get("job_id") else "trend"
     if bucket in (Bucket.DAY, Bucket.HOUR_OF_DAY, Bucket.WEEKDAY):
         return "month"
     if any(measure.metric == ERROR_EVENTS for measure in question.measures):
         return "month"
     if any(measure.stat in (Stat.TOTAL, Stat.PER_GPU) for measure in question.measures):
         owners = {"job_id", "owner_team", "workload_id"}
-        return "month" if owners & {*work.reading.names, *work.groups()} else "week"
+        plain = all(base_unit(measure.metric, work.views) == "count" for measure in question.measures)
+        return "month" if plain or owners & {*work.reading.names, *work.groups()} else "week"
     return _usual_of_gauges(work)
 
 

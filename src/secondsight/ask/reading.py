@@ -40,7 +40,7 @@ class Known:
 
     def columns_of(self, word: str) -> tuple[tuple[str, str], ...]:
         """Return the columns that hold a name, whatever its case, with the name as it is written there."""
-        return self._by_word.get(word, ())
+        return self._by_word.get(word) or self._by_word.get(word.removesuffix("s"), ())
 
     def words(self) -> frozenset[str]:
         """Return every name in small letters."""
@@ -249,7 +249,9 @@ class _Reader:
         """Return what kind of thing the words before say a name is: `job`, `cluster named`, `hosts h1 and`."""
         for back in range(1, 5):
             word = self._word(index - back)
-            if word in ("id", "named", "called", "number", "no", "name") or index - back in self._taken:
+            if word in ("id", "named", "called", "number", "no", "name"):
+                continue
+            if index - back in self._taken and (back > 1 or self._is_listed(index)):
                 continue
             if word in ("and", "or", "&", "vs", "versus", "to", "with") and index - back - 1 in self._taken:
                 continue
@@ -259,6 +261,11 @@ class _Reader:
                         return term.value
             return ""
         return ""
+
+    def _is_listed(self, index: int) -> bool:
+        """Tell whether a comma stands between a token and the one before it."""
+        before, here = self._tokens[index - 1], self._tokens[index]
+        return "," in self._text[before.end : here.start]
 
     def _is_count(self, index: int) -> bool:
         """Tell whether a number counts or measures what follows or stands after `than`, rather than names something."""
@@ -402,7 +409,7 @@ def _metrics(matches: Sequence[Match], terms: Mapping[str, tuple[str, ...]]) -> 
     found: dict[str, None] = {}
     for match in matches:
         tables = {term.table for term in match.terms}
-        if "event" not in tables:
+        if not tables & {"event", "vague"}:
             found |= dict.fromkeys(term.value for term in match.terms if term.table == "metric")
     return tuple(found)
 
@@ -425,8 +432,8 @@ def _links(matches: Sequence[Match], tokens: Sequence[Token]) -> dict[str, tuple
         first: Any = {term.table: term.value for term in reversed(match.terms)}
         if "link" in first:
             link, last = first["link"], match.end
-        elif "rank" in first:
-            link, last = "which", match.end
+        elif "rank" in first or "bucket" in first:
+            link, last = "which" if "rank" in first else "by", match.end
         elif "noun" in first and link and match.start - last <= 2 and first["noun"] in _GROUPED:
             found[link][first["noun"]] = None
             last = match.end

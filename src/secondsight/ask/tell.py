@@ -188,8 +188,9 @@ def _events(question: Question, tables: Sequence[Table]) -> list[str]:
     table = tables[0]
     row = dict(zip([column.name for column in table.columns], table.rows[0], strict=True))
     code = f" {row['code']}" if row["code"] else ""
+    word = "First" if question.rising else "Newest"
     return [
-        f"Newest: {row['kind']}{code} ({row['severity']}) on {row['host_id']} {row['gpu_id']} at "
+        f"{word}: {row['kind']}{code} ({row['severity']}) on {row['host_id']} {row['gpu_id']} at "
         f"{local_time(row['event_time'], question.zone)}."
     ]
 

@@ -239,12 +239,10 @@ class TimeReader:
     def _ordinal(self, at: int) -> _Read | None:
         """`the 12th`: of this month, or of the one before where that is still to come."""
         token = self._token(at)
-        if token is None or token.kind != "number" or self._word(at - 1) not in ("the", "on"):
-            return None
-        if self._word(at - 1) == "on" and self._word(at + 1) not in ("", ","):
+        if token is None or token.kind != "ordinal" or self._word(at - 1) not in ("the", "on"):
             return None
         day = self._day_number(at)
-        if not day or self._word(at + 1) in UNITS or self._word(at - 1) != "the":
+        if not day or self._word(at + 1) in (*UNITS, "percentile"):
             return None
         today = self._calendar.today
         month, year = (today.month, today.year) if day <= today.day else (today.month - 1 or 12, today.year)

@@ -32,7 +32,7 @@ class Token:
     Attributes:
         text: As it was written.
         word: In small letters, without possessive; what phrases are looked up by.
-        kind: `word`, `number`, `moment`, `clock`, `date`, `uuid`, `url` or `symbol`.
+        kind: `word`, `number`, `ordinal` (`12th`), `moment`, `clock`, `date`, `uuid`, `url` or `symbol`.
         start: Offset in the question.
     """
 
@@ -66,7 +66,8 @@ def _tokens_of(match: re.Match[str], names: Collection[str], phrases: Collection
     kind = next(name for name in match.re.groupindex if match.group(name) is not None and name != "suffix")
     start, text = match.start(kind), match.group(kind)
     if kind == "number":
-        return [Token(text, text.replace(",", ""), kind, start), *_suffix(match)]
+        ordinal = _ORDINAL.match((match.group("suffix") or "").lower())
+        return [Token(text, text.replace(",", ""), "ordinal" if ordinal else kind, start), *_suffix(match)]
     if kind == "word":
         return _words(text.rstrip(".':/-+"), start, names, phrases)
     return [Token(text, text.lower(), kind, start)]

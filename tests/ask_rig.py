@@ -1,0 +1,110 @@
+"""What tests of questions share: the caller's names, a planner over the five views, a store behind the guard."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from guard_fixture import LIMITS, NOW_MS, registry, scope
+from secondsight.ask.followup import with_context
+from secondsight.ask.plan import Planner
+from secondsight.ask.question import Question
+from secondsight.ask.reading import Known, read
+from secondsight.ask.run import Rows
+from secondsight.ask.views import views_of
+from secondsight.ask.vocabulary import load_vocabulary
+from secondsight.catalog.load import load_catalog
+from secondsight.guard.check import guard
+
+KNOWN = Known(
+    {
+        "cluster_id": frozenset({"c1", "c2"}),
+        "host_id": frozenset({"h0", "h1", "h2", "h3"}),
+        "gpu_id": frozenset(f"GPU-{cluster}-{index:04d}" for cluster in (0, 1) for index in range(16)),
+        "job_id": frozenset({"job-0", "job-1", "job-2"}),
+        "workload_id": frozenset({"wl-0", "wl-1", "wl-2"}),
+        "owner_team": frozenset({"ml", "vision", "infra"}),
+        "model": frozenset({"H100", "A100"}),
+    },
+    frozenset({"tenant_a"}),
+)
+
+
+@cache
+def planner() -> Planner:
+    """Return the planner of the five views of the cases."""
+    return Planner(views_of(registry()), load_vocabulary(load_catalog()))
+
+
+def plan(question: str, zone: str = "UTC", context: Sequence[str] = (), now_ms: int = NOW_MS) -> Question:
+    """Return what the planner makes of a question after some turns."""
+    vocabulary = planner().vocabulary
+    readings = [read(turn, KNOWN, vocabulary, zone, now_ms) for turn in (*context, question)]
+    return planner().plan(with_context(readings), now_ms)
+
+
+class Engine:
+    """One set of rows in a process of its own."""
+
+    def __init__(self, rows: str) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("ask_store.py")), rows]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """Return the rows of a statement, in their order."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(sql) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        assert not answer["error"], (sql, answer["error"])
+        return tuple(tuple(_plain(cell) for cell in row) for row in answer["rows"])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        self._process.stdout.close()
+
+
+class Store:
+    """Rows of everyone, and rows of the caller alone, each in a process of its own."""
+
+    def __init__(self) -> None:
+        self._full, self._caller = Engine("full"), Engine("caller")
+        self.sent: list[str] = []
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._full.close()
+        self._caller.close()
+
+    def run(self, sql: str) -> Rows:
+        """Run a statement as the caller: through the guard, on the rows of everyone."""
+        guarded = guard(sql, scope(), registry(), NOW_MS, LIMITS)
+        self.sent.append(guarded.sql)
+        rows = self._full.ask(guarded.sql)
+        return Rows(tuple(output.name for output in guarded.outputs), rows[: LIMITS.rows], len(rows) > LIMITS.rows)
+
+    def expected(self, sql: str) -> tuple[tuple[Any, ...], ...]:
+        """Return the rows of a statement as it stands, on the caller's rows alone."""
+        return self._caller.ask(sql)
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell as Arrow would give it: JSON writes wide integers as text."""
+    return int(cell) if isinstance(cell, str) and cell.isdigit() and len(cell) < 19 else cell
+
+
+def ms(text: str) -> int:
+    """Return the epoch milliseconds of an RFC 3339 time."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
