@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from secondsight.api.config import ApiConfig
-from secondsight.api.run import Server, server_config
+from secondsight.api.run import ApiServer
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Client:
 def serving(app: Any, config: ApiConfig) -> Iterator[Client]:
     """Serve until the block ends; fails when the server does not start or stop within 20 s."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = Server(server_config(app, config))
+    server = ApiServer(app, config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     client = Client(listening.getsockname()[1])

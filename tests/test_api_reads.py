@@ -438,7 +438,7 @@ def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
     narrow = api.get("/v1/fleet/map", "narrow", at=str(at)).json()
     assert [cell["gpuId"] for cell in narrow["cells"]] == ["GPU-c"]
     assert api.get("/v1/fleet/map", "narrow", metric="power").json()["error"]["code"] == "forbidden_metric"
-    assert api.get("/v1/fleet/map", metric="gpu_nvlink_link_state").json()["error"]["code"] == "not_a_map"
+    assert api.get("/v1/fleet/map", metric="node_cpu_utilization_ratio").json()["error"]["code"] == "not_a_map"
     assert api.get("/v1/fleet/map", metric="gpu_temperature_celsius").status_code == 200
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.errors import Rejected
 from secondsight.store.clickhouse.config import ClickHouseConfig
 
 
@@ -21,12 +22,14 @@ class ApiConfig:
         catalogue: Further catalogue files of the operator.
         static: Folder of the built pages, or None for those of this package.
         forward_bytes: Largest body that is passed on.
+        tls_certificate, tls_key: PEM files; both or neither. They may be replaced while the api runs.
         session_seconds: How long a sign-in lasts.
         requests_per_second, requests_burst: Requests that one token or person may send, lastingly and at once.
         tenant_queries: Questions of one tenant that may run at once.
         tenant_queries_waiting: Further ones that wait for their turn.
         tenant_query_seconds: Time that the questions of one tenant may take together in a minute.
         query_wait_seconds: How long a question waits for its turn.
+        live_streams, tenant_live_streams: Live streams that may be open, in all and of one tenant.
         cache_bytes: About what kept answers may take; 0 keeps none.
         debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
@@ -42,6 +45,8 @@ class ApiConfig:
     static: Path | None = None
     forward_bytes: int = 32 << 20
     forward_seconds: float = 60.0
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
     session_seconds: int = 12 * 3600
     debug_values_per_second: int = 20_000
     requests_per_second: float = 100.0
@@ -51,8 +56,15 @@ class ApiConfig:
     tenant_query_seconds: float = 360.0
     query_wait_seconds: float = 15.0
     cache_bytes: int = 64 << 20
+    live_streams: int = 2_000
+    tenant_live_streams: int = 1_000
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise Rejected("bad_config", "api: tls_certificate and tls_key go together")
 
     @property
     def metadata_address(self) -> str:

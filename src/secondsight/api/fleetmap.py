@@ -10,7 +10,8 @@ from pydantic import Field
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Parameters, Time, Word, next_cursor
 from secondsight.api.services import Reader, Shared
-from secondsight.query.fleetmap import Cell, Frame, MapReader
+from secondsight.query.board import Cell
+from secondsight.query.fleetmap import Frame, read_frame
 from secondsight.query.request import Filters, parse_cursor, parse_filters, parse_limit
 from secondsight.query.search import Found, Match, SearchReader
 from secondsight.query.times import format_time, parse_time
@@ -99,7 +100,7 @@ def fleet_map(
     """Return one byte for each GPU at one second."""
     at_ms = parse_time(asked.at, services.clock.now_ms())
     metric = services.catalog.resolve(asked.metric)
-    frame = MapReader(services.inventory).read(metric, asked.filters(), at_ms, scope)
+    frame = read_frame(services.boards, metric, asked.filters(), at_ms, scope)
     if accept.strip().lower().startswith(BYTES):
         return Response(frame.frame, media_type=BYTES, headers=_headers(frame))
     return Response(_map(frame, asked.layout).model_dump_json(by_alias=True), media_type="application/json")
@@ -118,8 +119,8 @@ def search(services: Shared, scope: Reader, asked: Annotated[SearchParameters, Q
 
 def _headers(frame: Frame) -> dict[str, str]:
     return {
-        "X-Secondsight-At": format_time(frame.at_ms),
-        "X-Secondsight-Layout": frame.layout,
+        "X-Secondsight-At": format_time(frame.board.at_ms),
+        "X-Secondsight-Layout": frame.board.layout,
         "X-Secondsight-Low": repr(frame.low),
         "X-Secondsight-High": repr(frame.high),
     }
@@ -127,20 +128,21 @@ def _headers(frame: Frame) -> dict[str, str]:
 
 def _map(frame: Frame, known: str) -> MapAnswer:
     return MapAnswer(
-        at=format_time(frame.at_ms),
+        at=format_time(frame.board.at_ms),
         metric=frame.metric.name,
         unit=frame.metric.unit,
         low=frame.low,
         high=frame.high,
-        layout=frame.layout,
-        cells=None if known == frame.layout else [_cell(cell) for cell in frame.cells],
-        count=len(frame.cells),
+        layout=frame.board.layout,
+        cells=None if known == frame.board.layout else [cell_answer(cell) for cell in frame.board.cells],
+        count=len(frame.board.cells),
         frame=base64.b64encode(frame.frame).decode(),
         links={"clusters": "/v1/clusters", "gpus": "/v1/gpus"},
     )
 
 
-def _cell(cell: Cell) -> CellAnswer:
+def cell_answer(cell: Cell) -> CellAnswer:
+    """Return one GPU of a layout as answers have it."""
     return CellAnswer(
         tenant_id=cell.tenant_id,
         cluster_id=cell.cluster_id,

@@ -5,12 +5,13 @@ import uvicorn
 from secondsight.access.metadata import open_metadata
 from secondsight.api.app import make_app
 from secondsight.api.config import ApiConfig
-from secondsight.api.forward import App
+from secondsight.api.guard import Guarded
 from secondsight.api.services import Services, make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.gateway.connection import Connection
 from secondsight.gateway.run import Server, open_listening
+from secondsight.gateway.tls import Certificate
 from secondsight.store.reach import reach_store
 
 
@@ -24,7 +25,7 @@ def serve_api(config: ApiConfig, clock: Clock) -> None:
     """
     listening = open_listening(config.listen)
     app = make_app(open_services(config, clock))
-    Server(server_config(app, config)).run(sockets=[listening])
+    ApiServer(app, config).run(sockets=[listening])
 
 
 def open_services(config: ApiConfig, clock: Clock) -> Services:
@@ -38,7 +39,30 @@ def open_services(config: ApiConfig, clock: Clock) -> Services:
     return make_services(config, store, open_metadata(config.metadata_address), catalog, clock)
 
 
-def server_config(app: App, config: ApiConfig) -> uvicorn.Config:
+class ApiServer(Server):
+    """A server that lets live streams go when it stops, and serves TLS where it has a certificate."""
+
+    def __init__(self, app: Guarded, config: ApiConfig) -> None:
+        certificate = server_certificate(config)
+        super().__init__(server_config(app, config, certificate), certificate)
+        self._app = app
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is due; return whether to stop."""
+        is_stopping = await super().on_tick(counter)
+        if is_stopping:
+            self._app.leave()
+        return is_stopping
+
+
+def server_certificate(config: ApiConfig) -> Certificate | None:
+    """Return the watched files of an api that serves TLS, else None."""
+    if config.tls_certificate is None or config.tls_key is None:
+        return None
+    return Certificate(config.tls_certificate, config.tls_key)
+
+
+def server_config(app: Guarded, config: ApiConfig, certificate: Certificate | None) -> uvicorn.Config:
     """Return how uvicorn serves the api, with bounded heads; it never logs requests, whose headers hold secrets."""
     return uvicorn.Config(
         app,
@@ -52,4 +76,5 @@ def server_config(app: App, config: ApiConfig) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=config.keep_alive_seconds,
         timeout_graceful_shutdown=config.stop_seconds,
+        ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context(),
     )

@@ -15,9 +15,11 @@ from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator
 from secondsight.api.admission import Admission, Limits, Throttled
 from secondsight.api.config import ApiConfig
+from secondsight.api.feed import FeedLimits, Feeds
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
+from secondsight.query.board import BoardSource, StoreBoards
 from secondsight.query.cache import AnswerCache, CachedRunner
 from secondsight.query.fleet import FleetReader
 from secondsight.query.gapreader import GapReader
@@ -47,6 +49,8 @@ class Services:
     selfmetrics: SelfMetrics
     audit: AuditLog
     admission: Admission
+    boards: BoardSource
+    feeds: Feeds
 
 
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
@@ -57,6 +61,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
 
     metrics = SelfMetrics()
+    boards = StoreBoards(inventory)
     gaps = GapReader(inventory, clock, planned)
     return Services(
         config=config,
@@ -74,6 +79,8 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         selfmetrics=metrics,
         audit=AuditLog(metadata),
         admission=Admission(_limits(config), clock),
+        boards=boards,
+        feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )
 
 
@@ -101,14 +108,18 @@ def identity_of(request: Request, services: Annotated[Services, Depends(services
     Raises:
         Rejected(token_missing, token_invalid, token_expired, session_ended).
     """
+    found = authenticated(request, services)
+    request.state.caller = found
+    return found
+
+
+def authenticated(request: Request, services: Services) -> Identity:
+    """Return who sent a request, by what is known of it now; see `identity_of`."""
     kind, _, secret = request.headers.get("authorization", "").partition(" ")
     session_id = request.cookies.get(COOKIE, "")
     if kind.lower() != "bearer" and session_id:
-        found = session_identity(services.metadata, session_id, services.clock.now_ms())
-    else:
-        found = services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
-    request.state.caller = found
-    return found
+        return session_identity(services.metadata, session_id, services.clock.now_ms())
+    return services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
 
 
 async def admitted(
@@ -141,6 +152,11 @@ def read_scope(
     Raises:
         Rejected(role_cannot_read, no_grant).
     """
+    return scope_now(identity, services)
+
+
+def scope_now(identity: Identity, services: Services) -> Scope:
+    """Return what an identity may see by its grants of a few seconds ago; see `read_scope`."""
     key = ("scope", identity)
     scope: Scope = services.inventory.remember(key, SCOPE_SECONDS, lambda: scope_of(identity, services.metadata))
     return scope
