@@ -5,8 +5,11 @@ arithmetic, so that both sets are the same wherever the caller may look.
 """
 
 import json
+import math
+import queue
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +21,10 @@ from guard_fixture import COUNTERS, GAUGES, STATES
 DIMS = "job_id String, workload_id String, owner_team LowCardinality(String), model LowCardinality(String)"
 SCOPE = "tenant_id LowCardinality(String), cluster_id LowCardinality(String)"
 GPU = "host_id String, gpu_id String"
+GAUGE_MEMBERS = dict.fromkeys(("avg", "min", "max", "p95", "last"), "Nullable(Float64)") | {"count": "UInt32"}
 ROLLUP = ", ".join(
     [
-        *(f"{name}_{suffix} Nullable(Float64)" for name in GAUGES for suffix in ("avg", "min", "max", "p95", "last")),
-        *(f"{name}_count UInt32" for name in GAUGES),
+        *(f"{name}_{suffix} {kind}" for name in GAUGES for suffix, kind in GAUGE_MEMBERS.items()),
         *(f"{name}_increase Nullable(Float64)" for name in COUNTERS),
         *(f"{name}_last Nullable(UInt64), {name}_changes UInt32" for name in STATES),
     ]
@@ -82,64 +85,84 @@ def rollup_values(width: int, scale: int) -> str:
     figures = {
         "gpu_utilization_ratio": ("(number * 7 % 128) / 128", "0", "1", "(number * 7 % 128) / 128", "0.25"),
         "gpu_sm_active_ratio": ("(number * 3 % 128) / 128", "0", "1", "0.5", "if(number % 29 = 0, NULL, 0.5)"),
-        "gpu_memory_used_bytes": ("(number % 80) * 1e9", "0", "(number % 80) * 1e9 + 1e6", "(number % 80) * 1e9", "1e9"),
+        "gpu_memory_used_bytes": (
+            "(number % 80) * 1e9",
+            "0",
+            "(number % 80) * 1e9 + 1e6",
+            "(number % 80) * 1e9",
+            "1e9",
+        ),
         "gpu_memory_total_bytes": ("85899345920",) * 5,
-        "gpu_temperature_celsius": ("40 + number % 40", "35", "45 + number % 45", "44 + number % 44", "40 + number % 40"),
+        "gpu_temperature_celsius": (
+            "40 + number % 40",
+            "35",
+            "45 + number % 45",
+            "44 + number % 44",
+            "40 + number % 40",
+        ),
         "gpu_power_watts": ("200 + number % 400", "90", "300 + number % 400", "280 + number % 400", "200"),
         "gpu_sm_clock_hertz": ("(1200 + number % 700) * 1e6", "3e8", "198e7", "15e8", "(1200 + number % 700) * 1e6"),
         "gpu_pcie_transmit_bytes_per_second": ("4096 * (number % 1000)", "0", "8192 * (number % 1000)", "4096", "0"),
     }
-    increases = (f"{width} * {scale} * (200 + number % 400)", "number % 3", "number % 997 = 0", "number % 7", "number % 2")
+    increases = (
+        f"{width} * {scale} * (200 + number % 400)",
+        "number % 3",
+        "number % 997 = 0",
+        "number % 7",
+        "number % 2",
+    )
     states = ("if(number % 37 = 0, 8, 0)", "number % 3", "number % 9", "number % 2")
-    values = [value for figure in figures.values() for value in figure]
-    return ", ".join((*values, *(seconds for _ in figures), *increases, *states))
+    values = [value for figure in figures.values() for value in (*figure, seconds)]
+    return ", ".join((*values, *increases, *states))
 
 
-def loads() -> list[str]:
-    """Return the statements that make the rows of everyone."""
-    start = "toDateTime64('2026-11-20 11:00:00', 3, 'UTC') + intDiv(number, 80)"
+def loads(thinned: int) -> list[str]:
+    """Return the statements that make the rows of everyone: one of so many, as far apart."""
+    start = f"toDateTime64('2026-11-20 11:00:00', 3, 'UTC') + intDiv(number, 80) * {thinned}"
     raw = (
         "(number * 7 % 128) / 128, if(number % 29 = 0, NULL, (number * 3 % 128) / 128), number * 1000003 % 85899345920,"
         " 85899345920, if(number % 53 = 0, NULL, 40 + number % 50),"
         " 200 + number % 500 + if(number % 5 >= 2, 150, 0), (1200 + number % 700) * 1e6, 4096 * (number % 1000),"
-        " if(number >= 10000 AND intDiv(number, 5) % 16 = 3, number - 10000, number), intDiv(number, 3000),"
-        " intDiv(number, if(number % 5 >= 2, 3000, 9000)), intDiv(number, 8000), intDiv(number, 7000),"
+        " if(number >= 1000 AND intDiv(number, 5) % 16 = 3, number - 1000, number), intDiv(number, 300),"
+        " intDiv(number, if(number % 5 >= 2, 300, 900)), intDiv(number, 800), intDiv(number, 700),"
         " if(number % 37 = 0, 8, 0), number % 9"
     )
     gpu_dims = dims("intDiv(number, 20) % 3", "intDiv(number, 5) % 4 = 3")
     cluster_dims = dims("intDiv(number, 5) % 3", "intDiv(number, 5) % 3 = 2")
     share = "16, (256 - number % 17) / 256"
-    hours = "toDateTime('2026-07-01 00:00:00', 'UTC') + intDiv(number, 15) * 3600"
-    event_time = "toDateTime64('2026-10-21 12:00:00', 3, 'UTC') + number * 860"
+    hours = f"toDateTime('2026-07-01 00:00:00', 'UTC') + intDiv(number, 15) * 3600 * {thinned}"
+    event_time = f"toDateTime64('2026-10-21 12:00:00', 3, 'UTC') + number * 860 * {thinned}"
     event = (
         "['xid','ecc','thermal','nvlink','gap'][intDiv(number, 7) % 5 + 1] AS k,"
         " if(k = 'xid', [31, 48, 63, 79, 94][intDiv(number, 35) % 5 + 1], 0),"
         " ['info','warning','critical'][number % 3 + 1], concat(k, if(number % 5 >= 3, ' foreign event', ' event'))"
     )
     fortnight = "toDateTime('2026-11-06 12:00:00', 'UTC')"
+    half_minutes = f"{fortnight} + intDiv(number, 80) * {4860 * thinned}"
+    minutes = f"{fortnight} + intDiv(number, 15) * {600 * thinned}"
     return [
-        f"INSERT INTO raw_1s SELECT {OWNERS}, {ENTITY}, {start}, {gpu_dims}, {raw} FROM numbers(20000)",
-        f"INSERT INTO raw_30s SELECT {OWNERS}, {ENTITY}, {fortnight} + intDiv(number, 80) * 4860, {gpu_dims},"
-        f" {rollup_values(30, 1)} FROM numbers(20000)",
-        f"INSERT INTO raw_5m SELECT {OWNERS}, {fortnight} + intDiv(number, 15) * 600, {cluster_dims}, {share},"
-        f" {rollup_values(300, 16)} FROM numbers(30000)",
-        f"INSERT INTO raw_1h SELECT {OWNERS}, {hours}, {cluster_dims}, {share}, {rollup_values(3600, 16)}"
-        " FROM numbers(51240)",
-        f"INSERT INTO raw_err SELECT {OWNERS}, {ENTITY}, {event_time}, {gpu_dims}, {event} FROM numbers(3000)",
+        f"INSERT INTO {table} SELECT {OWNERS}, {values} FROM numbers({count // thinned})"
+        for table, values, count in (
+            ("raw_1s", f"{ENTITY}, {start}, {gpu_dims}, {raw}", 20_000),
+            ("raw_30s", f"{ENTITY}, {half_minutes}, {gpu_dims}, {rollup_values(30, 1)}", 20_000),
+            ("raw_5m", f"{minutes}, {cluster_dims}, {share}, {rollup_values(300, 16)}", 30_000),
+            ("raw_1h", f"{hours}, {cluster_dims}, {share}, {rollup_values(3600, 16)}", 51_240),
+            ("raw_err", f"{ENTITY}, {event_time}, {gpu_dims}, {event}", 3_000),
+        )
     ]
 
 
 KEEP = "tenant_id = 'tenant_a' AND cluster_id IN ('c1', 'c2')"
 
 
-def build(session: Any, rows: str) -> None:
+def build(session: Any, rows: str, thinned: int) -> None:
     """Make tables and views, with the rows of the `caller` alone or of everyone (`full`)."""
     for name, columns in TABLES.items():
         partition, order = ORDER[name]
         session.query(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree PARTITION BY {partition} ORDER BY ({order})")
     for view, name in VIEWS.items():
         session.query(f"CREATE VIEW {view} AS SELECT * FROM {name}")
-    for load in loads():
+    for load in loads(thinned):
         session.query(load)
     if rows == "caller":
         for name in TABLES:
@@ -152,49 +175,70 @@ class Ran:
 
     rows: tuple[tuple[Any, ...], ...]
     error: str = ""
+    text: str = ""
+
+    def same(self, other: "Ran") -> bool:
+        """Tell whether the rows are the same, in any order, numbers to nine digits."""
+        if len(self.rows) != len(other.rows):
+            return False
+        return all(map(_close, self.rows, other.rows))
 
 
 class Rows:
     """One engine in a process of its own, with one set of rows."""
 
-    def __init__(self, rows: str) -> None:
-        command = [sys.executable, str(Path(__file__)), rows]
+    def __init__(self, rows: str, thinned: int) -> None:
+        command = [sys.executable, str(Path(__file__)), rows, str(thinned)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def send(self, *statements: str) -> None:
-        """Hand over statements; each is answered by `receive`."""
+        """Hand over statements, each of which is answered."""
         assert self._process.stdin is not None
         self._process.stdin.write("".join(json.dumps(statement) + "\n" for statement in statements))
         self._process.stdin.flush()
 
     def receive(self) -> Ran:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the engine died"
+        """Wait for the next answer."""
+        line = self._next()
         answer = json.loads(line)
         rows = tuple(sorted((tuple(map(_cell, row)) for row in answer["rows"]), key=repr))
-        return Ran(rows, answer["error"])
+        return Ran(rows, answer["error"], line)
 
     def lines(self, statement: str) -> list[str]:
         """Return the one column of a result as texts, in order."""
         self.send(statement)
-        assert self._process.stdout is not None
-        answer = json.loads(self._process.stdout.readline())
-        return [row[0] for row in answer["rows"]]
+        return [row[0] for row in json.loads(self._next())["rows"]]
 
     def close(self) -> None:
+        """End the engine once it has answered everything."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
         assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._reader.join(60)
         self._process.stdout.close()
+
+    def _read(self) -> None:
+        """Take answers as they come, so that the engine never waits for a full pipe."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+    def _next(self) -> str:
+        line = self._answers.get(timeout=120)
+        assert line, "the engine died"
+        return line
 
 
 class Oracle:
     """Both sets of rows, side by side."""
 
-    def __init__(self) -> None:
-        self.caller, self.full = Rows("caller"), Rows("full")
+    def __init__(self, thinned: int = 1) -> None:
+        self.caller, self.full = Rows("caller", thinned), Rows("full", thinned)
 
     def __enter__(self) -> "Oracle":
         return self
@@ -203,15 +247,28 @@ class Oracle:
         self.caller.close()
         self.full.close()
 
+    def send(self, original: str, guarded: str) -> None:
+        """Hand over one statement in both forms."""
+        self.caller.send(original)
+        self.full.send(guarded)
+
+    def receive(self, count: int) -> list[tuple[Ran, Ran]]:
+        """Return the answers to so many statements, in their order: of the caller's rows, of everyone's."""
+        return [(self.caller.receive(), self.full.receive()) for _ in range(count)]
+
     def compare(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Ran, Ran]]:
         """Run (original, guarded) pairs, the first on the caller's rows and the second on those of everyone."""
-        answers = []
-        for start in range(0, len(pairs), 8):
-            part = pairs[start : start + 8]
-            self.caller.send(*[original for original, _ in part])
-            self.full.send(*[guarded for _, guarded in part])
-            answers += [(self.caller.receive(), self.full.receive()) for _ in part]
-        return answers
+        for pair in pairs:
+            self.send(*pair)
+        return self.receive(len(pairs))
+
+
+def _close(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-8) or (math.isnan(one) and math.isnan(other))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_close, one, other))
+    return bool(one == other)
 
 
 def _cell(value: Any) -> Any:
@@ -227,12 +284,12 @@ def _cell(value: Any) -> Any:
         return value
 
 
-def serve(rows: str) -> None:
+def serve(rows: str, thinned: int) -> None:
     """Answer statements, one JSON text a line, with {"rows": [...], "error": "..."}."""
     from chdb import session as sessions
 
     with sessions.Session() as session:
-        build(session, rows)
+        build(session, rows, thinned)
         limits = "max_execution_time = 20, max_memory_usage = 2000000000, max_threads = 1, max_result_rows = 200000"
         session.query(f"SET {limits}, readonly = 1")
         for line in sys.stdin:
@@ -247,4 +304,4 @@ def serve(rows: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

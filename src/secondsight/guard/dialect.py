@@ -61,12 +61,12 @@ def parse(text: str, tokens: list[Token]) -> list[exp.Expr]:
 
 
 def render(tree: exp.Expr) -> str:
-    """Return the text of a tree, without comments.
+    """Return the text of a tree, without comments; the tree may be given other brackets by it.
 
     Raises:
         Refused(not_verified): The tree cannot be written.
     """
     try:
-        return _DIALECT.generate(tree, comments=False, unsupported_level=sqlglot.ErrorLevel.RAISE, copy=True)
+        return _DIALECT.generate(tree, comments=False, unsupported_level=sqlglot.ErrorLevel.RAISE, copy=False)
     except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError) as error:
         raise Refused("not_verified", Rule.VERIFY) from error

@@ -258,6 +258,8 @@ def _weighed(figure: Figure, weight: Figure) -> Form | None:
             return Form.NUMBER
         case (Form.MEAN, Form.NUMBER):
             return Form.EXTREME
+        case (Form.PERCENTILE | Form.EXTREME, Form.WEIGHT | Form.NUMBER):
+            return figure.form
         case (form, Form.PLAIN) if form not in (Form.PLAIN, Form.CONSTANT):
             return form
         case _:

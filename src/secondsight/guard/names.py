@@ -34,10 +34,12 @@ def resolve(tree: exp.Expr, registry: Registry, denied_metrics: Collection[str],
     """Return the statement with every name bound.
 
     Raises:
-        Refused: `unknown_name`, `ambiguous_name`, `reserved_alias`, `correlated` or `too_complex`.
+        Refused: `unknown_name`, `no_view`, `ambiguous_name`, `reserved_alias`, `correlated` or `too_complex`.
     """
     resolver = _Resolver(registry, frozenset(denied_metrics), limits)
     root = resolver.query(tree, None)
+    if not resolver.references:
+        raise Refused("no_view", Rule.NAMES)
     return Resolved(root, resolver.bindings, resolver.queries, tuple(resolver.references), tuple(resolver.blocks))
 
 

@@ -129,7 +129,7 @@ def one_query(trees: list[exp.Expr]) -> exp.Expr:
     if len(trees) != 1:
         raise Refused("several_statements" if trees else "not_a_query", Rule.TREE)
     tree = trees[0]
-    while isinstance(tree, exp.Subquery) and set(_arguments(tree)) == {"this"}:
+    while isinstance(tree, exp.Subquery) and set(arguments_of(tree)) == {"this"}:
         tree = tree.this
     if type(tree) not in QUERIES:
         raise Refused("not_a_query", Rule.TREE)
@@ -146,11 +146,16 @@ def check_tree(tree: exp.Expr, limits: Limits) -> None:
         if count >= limits.nodes:
             raise Refused("too_complex", Rule.TREE)
         allowed = NODES.get(type(node))
-        if allowed is None or not allowed.issuperset(_arguments(node)):
+        if allowed is None or not allowed.issuperset(arguments_of(node)):
             raise Refused("clause_not_offered", Rule.TREE)
         check = _SHAPES.get(type(node))
         if check is not None:
             check(node, limits)
+
+
+def arguments_of(node: exp.Expr) -> list[str]:
+    """Return the names of the arguments of a node that are set."""
+    return [name for name, value in node.args.items() if value is not None and value is not False and value != []]
 
 
 def is_literal(node: object) -> bool:
@@ -167,10 +172,6 @@ def whole_number(node: object) -> int | None:
     return None
 
 
-def _arguments(node: exp.Expr) -> list[str]:
-    return [name for name, value in node.args.items() if value is not None and value is not False and value != []]
-
-
 def _require(holds: bool, code: str = "clause_not_offered") -> None:
     if not holds:
         raise Refused(code, Rule.TREE)
@@ -178,7 +179,8 @@ def _require(holds: bool, code: str = "clause_not_offered") -> None:
 
 def _identifier(node: exp.Expr, _: Limits) -> None:
     name = node.this
-    _require(isinstance(name, str) and _NAME.fullmatch(name) is not None and not name.startswith("__"), "unknown_name")
+    _require(isinstance(name, str) and _NAME.fullmatch(name) is not None, "unknown_name")
+    _require(not name.startswith("__"), "reserved_alias")
 
 
 def _table(node: exp.Expr, _: Limits) -> None:

@@ -15,7 +15,7 @@ from secondsight.guard.entry import check_tokens
 from secondsight.guard.limits import Limits
 from secondsight.guard.refusal import Refused, Rule
 from secondsight.guard.registry import Registry
-from secondsight.guard.tree import NODES, one_query
+from secondsight.guard.tree import NODES, arguments_of, one_query
 
 
 def verify(text: str, wrappers: Iterable[str], registry: Registry, limits: Limits) -> None:
@@ -51,21 +51,20 @@ def _verify(text: str, expected: Counter[str], registry: Registry, limits: Limit
     tree = one_query(parse(text, tokens))
     if render(tree) != text:
         raise Refused("not_verified", Rule.VERIFY)
-    ctes = {cte.alias for cte in tree.find_all(exp.CTE)}
-    found: Counter[str] = Counter()
+    ctes: set[str] = set()
+    tables: list[exp.Table] = []
     for node in tree.walk():
         allowed = NODES.get(type(node))
-        present = {
-            name for name, value in node.args.items() if value is not None and value is not False and value != []
-        }
-        if allowed is None or not allowed >= present:
+        if allowed is None or not allowed.issuperset(arguments_of(node)):
             raise Refused("not_verified", Rule.VERIFY)
-        if isinstance(node, exp.Table):
-            if registry.view(node.name) is not None:
-                found[_filter_around(node)] += 1
-            elif node.name not in ctes:
-                raise Refused("not_verified", Rule.VERIFY)
-    if found != expected:
+        if isinstance(node, exp.CTE):
+            ctes.add(node.alias)
+        elif isinstance(node, exp.Table):
+            tables.append(node)
+    views = [table for table in tables if registry.view(table.name) is not None]
+    if not all(registry.view(table.name) or table.name in ctes for table in tables):
+        raise Refused("not_verified", Rule.VERIFY)
+    if Counter(_filter_around(table) for table in views) != expected:
         raise Refused("not_verified", Rule.VERIFY)
 
 
