@@ -1,12 +1,12 @@
 /** The GPUs of some place in four figures, and in one sentence. */
 
-import type { Happening } from "../api/events";
 import { type Catalog, type Fleet, type Gpu, unitOf } from "../api/fleet";
 import { StatusWord, type Tone } from "../ui/icon";
 import { Link } from "../ui/navigation";
 import { countOf, formatNumber, formatValue } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
 import { titleOf } from "./event_words";
+import type { Lasting } from "./findings";
 import { gpuPath } from "./ladder";
 import type { Sums } from "./sums";
 import "./counts.css";
@@ -64,8 +64,6 @@ export interface CountsProps {
   lasting: Lasting;
   catalog: Catalog | undefined;
 }
-
-export type Lasting = ReadonlyMap<string, Happening>;
 
 /** GPUs that report and of which a finding lasts. */
 export function degradedOf(gpus: readonly Gpu[] | undefined, lasting: Lasting): Gpu[] {

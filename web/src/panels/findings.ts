@@ -11,6 +11,9 @@ const LIMIT = 1000;
 const EVERY_MS = 15_000;
 const RANK: Record<string, number> = { warning: 1, error: 2, critical: 3 };
 
+/** The gravest finding by GPU that lasts. */
+export type Lasting = ReadonlyMap<string, Happening>;
+
 /** True where an event began before an instant and had not ended then; null stands for the present. */
 function holds(event: Happening, at: number | null): boolean {
   if (at === null) return event.end === null;
@@ -18,10 +21,7 @@ function holds(event: Happening, at: number | null): boolean {
 }
 
 /** The gravest finding by GPU that lasts at an instant. */
-export function lastingByGpu(
-  events: readonly Happening[],
-  at: number | null,
-): ReadonlyMap<string, Happening> {
+export function lastingByGpu(events: readonly Happening[], at: number | null): Lasting {
   const found = new Map<string, Happening>();
   for (const event of events) {
     if (event.gpu === "" || !holds(event, at)) continue;
@@ -31,6 +31,13 @@ export function lastingByGpu(
     }
   }
   return found;
+}
+
+/** How many GPUs have a lasting finding, by a name that the finding gives. */
+export function countBy(lasting: Lasting, name: (finding: Happening) => string): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const finding of lasting.values()) counts.set(name(finding), (counts.get(name(finding)) ?? 0) + 1);
+  return counts;
 }
 
 /** Findings of the last hour about some place, and which of them last, or lasted at a second of the past. */

@@ -4,7 +4,8 @@ import { type Catalog, type Gpu, unitOf } from "../api/fleet";
 import type { Column } from "../ui/table_sort";
 import { formatAge } from "../ui/times";
 import { formatValue } from "../ui/units";
-import { GpuStatus, SEVERITY } from "./status";
+import type { Lasting } from "./findings";
+import { GpuStatus, rankOf } from "./status";
 
 /** "gpu-node-0142 · 3", or the host and the end of the id where no index is known. */
 export function nameOf(gpu: Pick<Gpu, "host" | "index" | "id">): string {
@@ -86,11 +87,13 @@ function figureColumn(shown: Shown, catalog: Catalog | undefined): Column<Gpu> {
 /**
  * Columns of GPUs.
  *
- * `now` is the present by the platform's clock; `leaveOut` names columns that say the same in every row of a page.
+ * `now` is the present by the platform's clock; `lasting` holds findings by GPU; `leaveOut` names columns that say the
+ * same in every row of a page.
  */
 export function gpuColumns(
   catalog: Catalog | undefined,
   now: number,
+  lasting: Lasting,
   leaveOut: readonly string[] = [],
 ): Column<Gpu>[] {
   const columns: Column<Gpu>[] = [
@@ -132,9 +135,9 @@ export function gpuColumns(
     {
       key: "status",
       label: "Status",
-      width: "108px",
-      cell: (gpu) => <GpuStatus status={gpu.status} />,
-      sortBy: (gpu) => SEVERITY[gpu.status],
+      width: "minmax(108px, 1.1fr)",
+      cell: (gpu) => <GpuStatus status={gpu.status} finding={lasting.get(gpu.id)} />,
+      sortBy: (gpu) => rankOf(gpu.status, lasting.get(gpu.id)),
     },
   ];
   return columns.filter((column) => !leaveOut.includes(column.key));

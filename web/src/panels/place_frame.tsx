@@ -6,8 +6,9 @@ import { catalogQuery, type Filters, type Gpu, type GpuList } from "../api/fleet
 import { Crumbs, type Siblings, type Step } from "../ui/crumbs";
 import { Answered, type Answering } from "../ui/panel";
 import type { View } from "../ui/view";
-import { Counts, type Lasting } from "./counts";
+import { Counts } from "./counts";
 import { EventPanel } from "./event_panel";
+import type { Lasting } from "./findings";
 import { sumsOf } from "./sums";
 import { TopPanel } from "./top_panel";
 import "./lists.css";

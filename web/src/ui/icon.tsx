@@ -80,7 +80,7 @@ export function StatusWord({ tone, word }: { tone: Tone; word: string }) {
   return (
     <span className={`status ${tone}`}>
       <Shape tone={tone} />
-      {word}
+      <span>{word}</span>
     </span>
   );
 }

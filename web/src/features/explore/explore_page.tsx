@@ -49,7 +49,7 @@ function useExplored(view: View, catalog: Catalog) {
   });
   const found = useMemo(() => now.answers.filter((answer) => answer !== undefined), [now.answers]);
   const earlier = useMemo(() => before.answers.filter((answer) => answer !== undefined), [before.answers]);
-  const drawn = useMemo(() => joinAnswers(found), [found]);
+  const drawn = useMemo(() => joinAnswers(now.answers), [now.answers]);
   const explored = useMemo(
     () => explore(question.metrics, drawn?.columns ?? { ts: [], values: {} }, found, earlier, catalog),
     [question, drawn, found, earlier, catalog],

@@ -141,7 +141,7 @@ export function FleetPage() {
         <Bands ready={fleet.isFetched} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub.at} />
       )}
       {!isEmpty && <Lists view={view} />}
-      <GpuPanel query={gpus} view={view} height={392} />
+      <GpuPanel query={gpus} view={view} height={392} lasting={lasting} />
     </Page>
   );
 }
@@ -149,6 +149,7 @@ export function FleetPage() {
 export function GpusPage() {
   const view = useView(DEFAULT_RANGE);
   const gpus = useQuery(gpusQuery());
+  const { lasting } = useFindings(EVERYWHERE);
   return (
     <Page
       title="GPUs"
@@ -161,7 +162,7 @@ export function GpusPage() {
       <div className="say">
         <h1>GPUs</h1>
       </div>
-      <GpuPanel query={gpus} view={view} height="page" />
+      <GpuPanel query={gpus} view={view} height="page" lasting={lasting} />
     </Page>
   );
 }

@@ -1,11 +1,12 @@
 /** Which card this is, what it does, and how it stands now. */
 
+import type { Happening } from "../../api/events";
 import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
 import { type Columns, newest } from "../../model/columns";
 import { stepsTo } from "../../panels/ladder";
 import { GpuStatus } from "../../panels/status";
 import { Crumbs, type Siblings } from "../../ui/crumbs";
-import { formatDuration } from "../../ui/times";
+import { formatClock, formatDay, formatDuration } from "../../ui/times";
 import { formatValue } from "../../ui/units";
 import type { View } from "../../ui/view";
 
@@ -87,17 +88,22 @@ export interface VerdictProps {
   columns: Columns | undefined;
   catalog: Catalog | undefined;
   ageMs: number | null;
+  /** What is found wrong with it and lasts. */
+  finding: Happening | undefined;
 }
 
-export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
+function since(finding: Happening | undefined, ageMs: number | null): string {
+  if (finding !== undefined) return `since ${formatDay(finding.at)} ${formatClock(finding.at)}`;
+  return ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`;
+}
+
+export function Verdict({ gpu, columns, catalog, ageMs, finding }: VerdictProps) {
   const status = gpu?.status ?? "unknown";
   return (
     <section className="panel verdict" aria-label="State now">
       <div className="verdict-state">
-        <GpuStatus status={status} />
-        <div>
-          {ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`}
-        </div>
+        <GpuStatus status={status} finding={finding} />
+        <div>{since(finding, ageMs)}</div>
       </div>
       {nowFacts(columns, catalog).map((fact) => (
         <Fact key={fact.name} {...fact} />

@@ -6,7 +6,7 @@ import { catalogQuery, type Filters, type Gpu, gpusQuery } from "../../api/fleet
 import type { MapCell } from "../../api/map";
 import { clustersQuery, type PlaceSums } from "../../api/places";
 import { Bands } from "../../panels/bands";
-import { useFindings } from "../../panels/findings";
+import { countBy, useFindings } from "../../panels/findings";
 import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
 import { clusterPath, hostPath, rackPath } from "../../panels/ladder";
@@ -48,11 +48,22 @@ interface ChildrenProps {
   rows: PlaceSums[];
   view: View;
   to: (name: string) => string;
+  /** GPUs that are degraded, by the name of a row. */
+  degraded: ReadonlyMap<string, number>;
 }
 
-function Children({ label, rows, view, to }: ChildrenProps) {
+function Children({ label, rows, view, to, degraded }: ChildrenProps) {
   const { data: catalog } = useQuery(catalogQuery);
-  const columns = useMemo(() => placeColumns(catalog, label, (sums) => sums.host), [catalog, label]);
+  const columns = useMemo(
+    () =>
+      placeColumns(
+        catalog,
+        label,
+        (sums) => sums.host,
+        (sums) => degraded.get(sums.host) ?? 0,
+      ),
+    [catalog, label, degraded],
+  );
   return (
     <Panel title={`${label}s`} sub={formatNumber(rows.length)} className="children-panel">
       <Table
@@ -178,9 +189,16 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
               rows={groupSums(gpus, (gpu) => gpu.rack)}
               view={view}
               to={(name) => rackPath(cluster, name)}
+              degraded={countBy(lasting, (finding) => byId.get(finding.gpu)?.rack ?? "")}
             />
           )}
-          <Children label="Host" rows={groupSums(gpus, (gpu) => gpu.host)} view={view} to={hostPath} />
+          <Children
+            label="Host"
+            rows={groupSums(gpus, (gpu) => gpu.host)}
+            view={view}
+            to={hostPath}
+            degraded={countBy(lasting, (finding) => finding.host)}
+          />
         </>
       )}
       <GpuPanel
@@ -188,6 +206,7 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
         view={view}
         height={392}
         leaveOut={IN_CLUSTER}
+        lasting={lasting}
         {...(only === undefined ? {} : { only })}
       />
     </Page>

@@ -4,12 +4,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { type Catalog, catalogQuery, type Gpu, unitOf } from "../../api/fleet";
 import { type Grouped, groupedQuery } from "../../api/grouped";
-import type { Lasting } from "../../panels/counts";
-import { titleOf, toneOf } from "../../panels/event_words";
+import type { Lasting } from "../../panels/findings";
 import { gpuPath, jobPath } from "../../panels/ladder";
 import { Spark } from "../../panels/spark";
-import { GpuStatus } from "../../panels/status";
-import { StatusWord } from "../../ui/icon";
+import { GpuStatus, rankOf } from "../../panels/status";
 import { Link } from "../../ui/navigation";
 import { Answered, type Answering, Broken, Panel } from "../../ui/panel";
 import { Table } from "../../ui/table";
@@ -54,12 +52,6 @@ function figureColumn(
       );
     },
   };
-}
-
-function statusCell(gpu: Gpu, lasting: Lasting) {
-  const finding = lasting.get(gpu.id);
-  if (gpu.status !== "reporting" || finding === undefined) return <GpuStatus status={gpu.status} />;
-  return <StatusWord tone={toneOf(finding)} word={titleOf(finding)} />;
 }
 
 export interface HostGpusProps {
@@ -126,8 +118,8 @@ export function HostGpus({ query, host, view, lasting }: HostGpusProps) {
         key: "status",
         label: "Status",
         width: "minmax(116px, 1.2fr)",
-        cell: (gpu) => statusCell(gpu, lasting),
-        sortBy: (gpu) => (lasting.has(gpu.id) ? 0 : 1),
+        cell: (gpu) => <GpuStatus status={gpu.status} finding={lasting.get(gpu.id)} />,
+        sortBy: (gpu) => rankOf(gpu.status, lasting.get(gpu.id)),
       },
     ],
     [catalog, sparks, lasting, view],

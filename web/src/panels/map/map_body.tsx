@@ -1,7 +1,6 @@
 /** The cells of some place and what belongs to the one under the cursor. */
 
 import { useMemo, useState } from "react";
-import type { Happening } from "../../api/events";
 import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
 import type { MapCell } from "../../api/map";
 import { useWidth } from "../../chart/time_axis";
@@ -10,6 +9,7 @@ import { navigate } from "../../ui/navigation";
 import { useSteady } from "../../ui/steady";
 import { formatNumber, formatTicks, formatValue } from "../../ui/units";
 import { keepWindow, type View } from "../../ui/view";
+import type { Lasting } from "../findings";
 import { gpuPath } from "../ladder";
 import { type Cells, countTones, type MapMetric, toCells } from "./cells";
 import { layoutMap, type MapLayout } from "./layout";
@@ -28,7 +28,7 @@ export interface MapBodyProps {
   catalog: Catalog | undefined;
   view: View;
   at: number | null;
-  lasting: ReadonlyMap<string, Happening>;
+  lasting: Lasting;
   /** GPUs as they are now, by id; undefined until they are known. */
   gpus: ReadonlyMap<string, Gpu> | undefined;
 }

@@ -2,7 +2,6 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
-import type { Happening } from "../../api/events";
 import { catalogQuery, type Gpu } from "../../api/fleet";
 import { type Frame, frameQuery, type MapCell } from "../../api/map";
 import { Icon } from "../../ui/icon";
@@ -11,6 +10,7 @@ import { Segment } from "../../ui/segment";
 import { Empty } from "../../ui/states";
 import { formatClock } from "../../ui/times";
 import type { View } from "../../ui/view";
+import type { Lasting } from "../findings";
 import { MAP_METRICS, mapMetric } from "./cells";
 import { MapBody } from "./map_body";
 import { Legend } from "./map_heads";
@@ -25,7 +25,7 @@ export interface MapPanelProps {
   view: View;
   /** The second of the past that is shown; null for the newest. */
   at: number | null;
-  lasting: ReadonlyMap<string, Happening>;
+  lasting: Lasting;
   gpus: ReadonlyMap<string, Gpu> | undefined;
   /** Cells that belong here; all of the cluster where it is left out. */
   only?: (place: MapCell) => boolean;

@@ -53,12 +53,13 @@ export function fillRows(templates: readonly RowTemplate[], series: readonly Ser
   });
 }
 
-/** Several answers of one window as one, which is as fresh and as complete as the first. */
-export function joinAnswers(answers: readonly Grouped[]): Drawn | undefined {
-  const [first] = answers;
-  if (first === undefined) return undefined;
-  const told = answers.find((answer) => answer.columns.ts.length > 0) ?? first;
-  return { columns: align(answers.map((answer) => answer.columns)), meta: told.meta, from: told.from };
+/** Several answers of one window as one; undefined until one tells something, or all have come. */
+export function joinAnswers(answers: readonly (Grouped | undefined)[]): Drawn | undefined {
+  const present = answers.filter((answer) => answer !== undefined);
+  const told = present.find((answer) => answer.columns.ts.length > 0) ?? present[0];
+  if (told === undefined || (told.columns.ts.length === 0 && present.length < answers.length))
+    return undefined;
+  return { columns: align(present.map((answer) => answer.columns)), meta: told.meta, from: told.from };
 }
 
 /** Resolution at which a window of this length has several hundred points. */

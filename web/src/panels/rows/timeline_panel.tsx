@@ -24,6 +24,7 @@ import { ZoomLevels } from "./zoom_levels";
 import "./rows.css";
 
 const EVENT_SPAN_MS = 60_000;
+const WAITING_PX = 320;
 
 export interface TimelinePanelProps {
   title: string;
@@ -45,6 +46,7 @@ export interface TimelinePanelProps {
 
 /** The names of one row per chart, with nothing in them yet. */
 function Waiting({ specs }: { specs: readonly RowSpec[] }) {
+  if (specs.length === 0) return <Skeleton height={WAITING_PX} waitsFor="the samples" />;
   return specs.map((spec, index) => (
     <section key={spec.title} className="theme-row" aria-label={spec.title}>
       <div className="gutter">

@@ -35,7 +35,7 @@ export function useRows(asked: readonly GroupedRequest[], templates: readonly Ro
   const found = useQueries({ queries: asked.map((each) => groupedQuery(each)), combine: combined });
   const { answers, ...rest } = found;
   const present = useMemo(() => answers.filter((answer) => answer !== undefined), [answers]);
-  const data = useMemo(() => joinAnswers(present), [present]);
+  const data = useMemo(() => joinAnswers(answers), [answers]);
   const specs = useMemo(
     () =>
       fillRows(
