@@ -59,7 +59,7 @@ class Keys:
     def entities(self, source: Source) -> frozenset[str]:
         """Return the columns of views that tell the entities under a source apart, such as the GPU."""
         if source.reference is not None:
-            return frozenset(source.reference.view.key)
+            return frozenset(source.reference.view.key[-1:])
         if isinstance(source.query, Block):
             return frozenset().union(*(self.entities(inner) for inner in source.query.sources))
         return frozenset()

@@ -13,21 +13,20 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from secondsight.access.scope import Scope
-from secondsight.guard.dialect import parse, render, tokenise
-from secondsight.guard.entry import check_text, check_tokens
+from secondsight.guard.dialect import render
 from secondsight.guard.fills import Fill, fills
 from secondsight.guard.intervals import Range, Span, ranges
 from secondsight.guard.joins import check_joins
 from secondsight.guard.limits import Limits
 from secondsight.guard.lineage import Output, follow
 from secondsight.guard.names import resolve
-from secondsight.guard.normal import make_finite, normalise
+from secondsight.guard.normal import make_finite
 from secondsight.guard.refusal import Refused, Rule
 from secondsight.guard.registry import Registry
 from secondsight.guard.scopes import Resolved
-from secondsight.guard.tree import check_tree, one_query
+from secondsight.guard.statement import read_statement
 from secondsight.guard.verify import verify
-from secondsight.guard.wrap import cap, clock_fillings, fillings, freeze_clock, is_marked, marker_pattern, wrap
+from secondsight.guard.wrap import cap, clock_fillings, fillings, freeze_clock, marker_pattern, wrap
 
 _WRAPPER_DEPTH = 8
 """Brackets that the filters and the bound on rows add to the depth of a statement."""
@@ -106,7 +105,7 @@ def make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: 
 
 
 def _make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: Limits) -> Plan:
-    tree = _read(text, limits)
+    tree = read_statement(text, limits)
     resolved = resolve(tree, registry, scope.denied_metrics, limits)
     followed = follow(resolved, registry, limits)
     check_joins(resolved)
@@ -126,18 +125,6 @@ def _make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits:
         columns=tuple(sorted({f"{one.view.name}.{name}" for one in resolved.references for name in one.used})),
         outputs=followed.outputs,
     )
-
-
-def _read(text: str, limits: Limits) -> exp.Expr:
-    check_text(text, limits)
-    if is_marked(text):
-        raise Refused("not_understood", Rule.INPUT)
-    tokens = tokenise(text)
-    check_tokens(text, tokens, limits)
-    tree = one_query(parse(text, tokens))
-    check_tree(tree, limits)
-    normalise(tree)
-    return tree
 
 
 def _generate(tree: exp.Expr, resolved: Resolved, scope: Scope, registry: Registry, limits: Limits) -> str:

@@ -86,7 +86,7 @@ class View:
         time_column: `event_time` or `window_start`.
         grain_seconds: Width of a row's window; 0 for events.
         raw: True where a reference needs an interval of its own of at most `Limits.raw_days`.
-        key: Columns that with the time make a row unique, such as host and GPU.
+        key: Columns that with the time make a row unique, such as host and GPU; the last alone tells the entity.
         bucket: Bounded by the guard beside the time, where the view has one.
         rows_per_day: Expected rows of one tenant and day, or 0 where nobody knows.
     """
