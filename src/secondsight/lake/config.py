@@ -25,7 +25,8 @@ class CatalogConfig:
         s3_region: Its region.
         s3_access_key_file, s3_secret_key_file: Files with its keys; if absent the usual `AWS_*` variables and roles of
             the machine count.
-        s3_connect_seconds, s3_request_seconds: How long a connection and a request to it may take.
+        connect_seconds, request_seconds: How long a connection and a request may take, to an object store and to a
+            REST catalogue.
     """
 
     kind: str = "sql"
@@ -39,8 +40,8 @@ class CatalogConfig:
     s3_region: str = ""
     s3_access_key_file: Path | None = None
     s3_secret_key_file: Path | None = None
-    s3_connect_seconds: float = 5.0
-    s3_request_seconds: float = 30.0
+    connect_seconds: float = 5.0
+    request_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work.
@@ -54,7 +55,7 @@ class CatalogConfig:
             raise Rejected("bad_config", "lake.catalog.uri is not set", "write the address of the REST catalogue")
         if (self.s3_access_key_file is None) != (self.s3_secret_key_file is None):
             raise Rejected("bad_config", "lake.catalog: s3_access_key_file and s3_secret_key_file belong together")
-        if self.s3_connect_seconds <= 0 or self.s3_request_seconds <= 0:
+        if self.connect_seconds <= 0 or self.request_seconds <= 0:
             raise Rejected("bad_config", "lake.catalog: times must be positive")
 
 

@@ -91,6 +91,7 @@ class TableExporter:
         self._changes: dict[Slice, _Change] = {}
         self._seen: int | None = None
         self._first_ms = 0
+        self._committed = 0
 
     @property
     def waiting(self) -> int:
@@ -128,6 +129,21 @@ class TableExporter:
             change = self._changes.setdefault(each, _Change(now, now, before))
             change.last_seconds = now
         self._seen = found if slices else newest
+
+    def check(self) -> int:
+        """Look whether the lake still says what it said after the last commit; if not, look at all changes again.
+
+        Somebody may have rolled it back, or changed its rows.
+
+        Raises:
+            Retryable: The lake is away.
+        """
+        table = self._means.lake.table(self._shape.name)
+        found = 0 if table is None else copied_of(table, self._shape).seen
+        if found < self._committed:
+            logger.warning("%s was changed in the lake by somebody else; it is compared again", self._shape.name)
+            self._seen, self._committed = None, found
+        return 0
 
     def due(self, complete: Callable[[str, Slice], int]) -> list[Slice]:
         """Return the slices that are to be copied now, the oldest first.
@@ -197,6 +213,7 @@ class TableExporter:
         left = [change.before for each, change in self._changes.items() if each not in marks]
         seen = min([self._seen or 0, *left])
         batch.commit(seen, self._first_ms)
+        self._committed = seen
         for each in marks:
             self._changes.pop(each, None)
         return len(marks)

@@ -93,9 +93,11 @@ class _DurableStream:
         """Force the bytes to disk and give the file its name; may be called twice."""
         if self._stream.closed:
             return
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        try:
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        finally:
+            self._stream.close()
         self._partial.replace(self._path)
         _force_folder(self._path.parent)
 

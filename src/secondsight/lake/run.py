@@ -38,12 +38,14 @@ class Tidying:
     """How often what is done beside copying, in seconds.
 
     Attributes:
+        check_seconds: Tables are looked at for changes of somebody else.
         compact_seconds: Small files are joined; 0 for never.
         expire_seconds: Snapshots are forgotten.
         sweep_seconds: Files that nothing names are looked for.
         over_ms: After its end a partition waits that long for being compacted.
     """
 
+    check_seconds: float = 600.0
     compact_seconds: float = 300.0
     expire_seconds: float = 900.0
     sweep_seconds: float = 3600.0
@@ -109,6 +111,7 @@ class Stage:
             return stop.is_set() or any(each.due(self._complete) for each in self._exporters.values())
 
         works: tuple[tuple[str, float, Callable[[LakeTable], int]], ...] = (
+            ("check", self.tidying.check_seconds, self._check),
             ("compact", self.tidying.compact_seconds, lambda each: compact_table(self.means, each, over_ms, yields)),
             ("expire", self.tidying.expire_seconds, self.sweeper.expire),
             ("sweep", self.tidying.sweep_seconds, self.sweeper.sweep),
@@ -126,6 +129,10 @@ class Stage:
         exporter.look(shape, newest, first_time(self.means.store, shape))
         due = exporter.due(self._complete)
         return exporter.copy(due, stop.is_set) if due else 0
+
+    def _check(self, shape: LakeTable) -> int:
+        exporter = self._exporters.get(shape.name)
+        return 0 if exporter is None else exporter.check()
 
     def _complete_of(self, written: Mapping[Place, int], rolled: Mapping[tuple[str, Place], int]) -> Complete:
         """Return what gives up to when the rows of a table and a slice's cluster are all written, in ms."""

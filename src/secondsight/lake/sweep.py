@@ -4,7 +4,7 @@ Live is what any snapshot of the table as it is now names: data files, manifests
 the metadata files of its log. A file is deleted when two looks, some time apart, both found it outside of that, it is
 older than any commit may take, and it was not handed over to a commit whose outcome is open. A look is worth nothing
 when any metadata could not be read, when the table changed during it, when a live file is missing from the listing, or
-when most files would be orphans.
+when the table has no snapshot at all.
 """
 
 import logging
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlparse
 
 from pyarrow import fs as untyped_fs
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
@@ -28,10 +29,9 @@ from secondsight.lake.tables import AWAY, away
 logger = logging.getLogger(__name__)
 
 KEEP_SNAPSHOTS = 5
-UNSURE_SHARE = 0.5
-"""Orphans that are more than that share of the files in `data/` are too many to be true."""
-UNSURE_FILES = 20
-"""Fewer orphans are believed, whatever their share."""
+METADATA = ".metadata.json"
+"""Files that a REST catalogue writes and deletes; older ones may be gone."""
+OURS = (".parquet", ".avro", ".partial", METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +102,22 @@ class Sweeper:
         return self._delete(table, shape, doomed)
 
     def _orphans(self, table: Table, shape: LakeTable) -> list[_Found]:
+        if table.current_snapshot() is None:
+            return []
         try:
             live = live_paths(table)
             files = _files_under(table)
         except AWAY as error:
             raise away(error) from error
         found = {each.path for each in files}
-        missing = sorted(path for path in live if path.startswith(_path(table.location())) and path not in found)
+        inside = [path for path in live if path.startswith(f"{_path(table.location())}/")]
+        missing = sorted(path for path in inside if path not in found and not path.endswith(METADATA))
         if missing:
             raise Retryable(f"{len(missing)} live files of {shape.name} are not listed, such as {missing[0]}")
         now_ms = self.means.clock.now_ms()
-        loose = [each for each in files if each.path not in live]
-        old = [each for each in loose if now_ms - each.modified_ms > self.orphan_ms]
-        if len(old) > max(UNSURE_FILES, UNSURE_SHARE * len(files)):
-            raise Retryable(f"{len(old)} of {len(files)} files of {shape.name} would be orphans: nothing is deleted")
-        return old
+        ours = OURS if isinstance(table.catalog, SqlCatalog) else OURS[:-1]
+        loose = [each for each in files if each.path not in live and each.path.endswith(ours)]
+        return [each for each in loose if now_ms - each.modified_ms > self.orphan_ms]
 
     def _delete(self, table: Table, shape: LakeTable, doomed: Iterable[_Found]) -> int:
         gone = 0

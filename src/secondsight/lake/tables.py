@@ -110,9 +110,17 @@ def open_lake(config: CatalogConfig, data: Path) -> Lake:
     """
     properties = _client_properties(config, data.absolute())
     try:
-        return Lake(load_catalog(config.name, **properties), config.namespace)
+        return Lake(_catalog(config, properties), config.namespace)
     except AWAY as error:
         raise away(error) from error
+
+
+def _catalog(config: CatalogConfig, properties: dict[str, Any]) -> Catalog:
+    if config.kind == "rest":
+        from secondsight.lake.rest import BoundedRestCatalog  # only where one is spoken with
+
+        return BoundedRestCatalog(config.name, **properties)
+    return load_catalog(config.name, **properties)
 
 
 def away(error: Exception) -> Retryable:
@@ -138,7 +146,7 @@ def _client_properties(config: CatalogConfig, data: Path) -> dict[str, Any]:
     if config.kind == "sql" and not config.uri:
         folder.mkdir(parents=True, exist_ok=True)
     properties: dict[str, Any] = {
-        "type": config.kind,
+        **({"type": "sql"} if config.kind == "sql" else {}),
         "uri": config.uri or f"sqlite:///{folder / 'catalog.sqlite'}",
         "warehouse": config.warehouse or (f"file://{folder / 'warehouse'}" if config.kind == "sql" else ""),
         "py-io-impl": f"{LakeFileIO.__module__}.{LakeFileIO.__qualname__}",
@@ -146,8 +154,8 @@ def _client_properties(config: CatalogConfig, data: Path) -> dict[str, Any]:
         "s3.region": config.s3_region,
         "s3.access-key-id": _secret(config.s3_access_key_file),
         "s3.secret-access-key": _secret(config.s3_secret_key_file),
-        "s3.connect-timeout": f"{config.s3_connect_seconds:g}",
-        "s3.request-timeout": f"{config.s3_request_seconds:g}",
+        "s3.connect-timeout": f"{config.connect_seconds:g}",
+        "s3.request-timeout": f"{config.request_seconds:g}",
         "credential": _secret(config.credential_file),
         "token": _secret(config.token_file),
     }
