@@ -20,9 +20,11 @@ from secondsight.api import (
     operations,
     places,
     prometheus,
+    questions,
     reference,
     series,
     session,
+    sql,
 )
 from secondsight.api.attend import Attended
 from secondsight.api.errors import handle_errors
@@ -52,6 +54,8 @@ _MODULES = (
     live,
     ladder,
     administration,
+    sql,
+    questions,
     operations,
 )
 _DESCRIPTION = """Every answer says how good it is. Times are RFC 3339, epoch milliseconds, or relative (`now-15m`).

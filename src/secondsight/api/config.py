@@ -1,10 +1,12 @@
 """Say what an api can be told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from secondsight.errors import Rejected
+from secondsight.guard.budget import Budget
 from secondsight.store.clickhouse.config import ClickHouseConfig
+from secondsight.store.schema import DATABASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class ApiConfig:
         query_wait_seconds: How long a question waits for its turn.
         live_streams, tenant_live_streams: Live streams that may be open, in all and of one tenant.
         cache_bytes: About what kept answers may take; 0 keeps none.
+        sql: What questions in SQL may cost.
         debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
 
@@ -58,6 +61,7 @@ class ApiConfig:
     cache_bytes: int = 64 << 20
     live_streams: int = 2_000
     tenant_live_streams: int = 1_000
+    sql: Budget = field(default_factory=Budget)
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
 
@@ -65,6 +69,11 @@ class ApiConfig:
         """Refuse settings that contradict each other."""
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise Rejected("bad_config", "api: tls_certificate and tls_key go together")
+
+    @property
+    def database(self) -> str:
+        """Return the database of the store's tables."""
+        return self.clickhouse.database if self.clickhouse is not None else DATABASE
 
     @property
     def metadata_address(self) -> str:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from secondsight.access.debug import OverBudget
 from secondsight.api.admission import Throttled
 from secondsight.errors import Rejected, Retryable
+from secondsight.guard.budget import OverQuota
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.failures import QueryLimited
 
@@ -38,10 +39,16 @@ STATUS: Mapping[str, HTTPStatus] = {
     "query_budget": HTTPStatus.TOO_MANY_REQUESTS,
     "too_many_queries": HTTPStatus.TOO_MANY_REQUESTS,
     "too_many_streams": HTTPStatus.TOO_MANY_REQUESTS,
+    "too_many_at_once": HTTPStatus.TOO_MANY_REQUESTS,
+    "daily_quota": HTTPStatus.TOO_MANY_REQUESTS,
     "ambiguous_target": HTTPStatus.UNPROCESSABLE_ENTITY,
     "range_too_wide": HTTPStatus.UNPROCESSABLE_ENTITY,
     "too_many_series": HTTPStatus.UNPROCESSABLE_ENTITY,
     "query_too_expensive": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "query_too_slow": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "query_too_large": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "result_too_large": HTTPStatus.UNPROCESSABLE_ENTITY,
+    "query_failed": HTTPStatus.UNPROCESSABLE_ENTITY,
 }
 """Code -> status; every other code is a 400."""
 
@@ -54,7 +61,7 @@ def refusal(error: Rejected) -> JSONResponse:
         error = Rejected("query_too_expensive", error.message, error.hint)
     status = STATUS.get(error.code, HTTPStatus.BAD_REQUEST)
     headers = {"WWW-Authenticate": "Bearer"} if status is HTTPStatus.UNAUTHORIZED else {}
-    if isinstance(error, OverBudget | Throttled) and error.retry_after_seconds is not None:
+    if isinstance(error, OverBudget | OverQuota | Throttled) and error.retry_after_seconds is not None:
         headers["Retry-After"] = str(max(math.ceil(error.retry_after_seconds), 1))
     return answer(status, error.code, error.message, error.hint, headers)
 

@@ -19,6 +19,10 @@ from secondsight.api.feed import FeedLimits, Feeds
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
+from secondsight.guard.execute import Executor
+from secondsight.guard.quality import QualityReader
+from secondsight.guard.register import Register
+from secondsight.guard.service import SqlService
 from secondsight.query.board import BoardSource, StoreBoards
 from secondsight.query.cache import AnswerCache, CachedRunner
 from secondsight.query.fleet import FleetReader
@@ -27,6 +31,8 @@ from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.question import asked_of
+from secondsight.store.views import tables_below
 
 COOKIE = "secondsight_session"
 SCOPE_SECONDS = 5.0
@@ -49,6 +55,7 @@ class Services:
     selfmetrics: SelfMetrics
     audit: AuditLog
     admission: Admission
+    sql: SqlService
     boards: BoardSource
     feeds: Feeds
 
@@ -79,6 +86,13 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         selfmetrics=metrics,
         audit=AuditLog(metadata),
         admission=Admission(_limits(config), clock),
+        sql=SqlService(
+            Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
+            Register(metadata, config.sql, clock, metrics),
+            QualityReader(inventory, clock),
+            catalog,
+            clock,
+        ),
         boards=boards,
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )

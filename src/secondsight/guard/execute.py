@@ -7,7 +7,7 @@ and so is no answer. What fails has one of a few fixed messages; the operator's 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from secondsight.access.scope import Scope
 from secondsight.errors import Rejected, Retryable, SecondsightError
@@ -17,7 +17,7 @@ from secondsight.guard.refusal import Refused
 from secondsight.guard.verify import check_engine
 from secondsight.store.failures import QueryLimited, StatementFailed
 from secondsight.store.params import literal
-from secondsight.store.question import Question, Reply
+from secondsight.store.question import Asked, Question, Reply
 
 TREE_SECONDS = 5.0
 _SLOW = ("query_too_slow", "the query ran longer than it may", "shorten the time range, or use a coarser view")
@@ -30,14 +30,6 @@ _TOO_COMPLEX = {162, 167, 168, 191, 173}
 """Engine codes of texts that are too deep or too large, of sets and joins that are too large."""
 
 _log = logging.getLogger(__name__)
-
-
-class Asked(Protocol):
-    """A store that runs questions: the owner of an embedded one, whoever reaches it, or a server."""
-
-    def ask(self, question: Question) -> Reply:
-        """Run a question on a connection of its own; blocks until it has ended, or nobody waits for it any more."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def to_csv(answer: Answer) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["ts", "metric", "unit", "aggregate", *names, "value"])
     for series in answer.series:
-        labels = [_inert(series.labels.get(name, "")) for name in names]
+        labels = [inert(series.labels.get(name, "")) for name in names]
         fixed = [series.metric, series.unit, series.aggregate, *labels]
         times = (format_time(time_ms) for time_ms in series.times_ms.tolist())
         writer.writerows([time, *fixed, value] for time, value in zip(times, series.values.tolist(), strict=True))
@@ -248,7 +248,7 @@ def coverage_json(coverage: Coverage) -> dict[str, Any]:
     }
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """Return a label that no spreadsheet takes for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 

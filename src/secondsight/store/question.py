@@ -7,7 +7,7 @@ below the views, and `readonly` last, so that no word of the statement can chang
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from secondsight.errors import Rejected
 from secondsight.store.params import literal
@@ -50,6 +50,32 @@ class Reply:
     rows: Any
     rows_read: int
     bytes_read: int
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """A store that runs questions: the owner of an embedded one, whoever reaches it, or a server."""
+
+    def ask(self, question: Question) -> Reply:
+        """Run a question on a connection of its own; blocks until it has ended, or nobody waits for it any more."""
+        ...
+
+
+class Unasked:
+    """Stands for a store that runs no questions."""
+
+    def ask(self, _question: Question) -> Reply:
+        """Refuse.
+
+        Raises:
+            Rejected(sql_not_offered).
+        """
+        raise Rejected("sql_not_offered", "this platform answers no SQL", "ask an administrator to set it up")
+
+
+def asked_of(store: object) -> Asked:
+    """Return a store as one that runs questions."""
+    return store if isinstance(store, Asked) else Unasked()
 
 
 def filter_setting(filters: Mapping[str, str]) -> str:
