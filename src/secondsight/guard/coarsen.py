@@ -1,8 +1,8 @@
 """Write a statement about single seconds as one about windows, where the windows give exactly the same.
 
 That holds for least and greatest values, counted seconds and increases of counters, over ranges and groups whose edges
-are edges of windows. An increase over the edge of a range counts with the window that it ends in. Everything else stays a
-question for the author.
+are edges of windows. An increase over the edge of a range counts with the window that it ends in. Everything else
+stays a question for the author.
 """
 
 from collections.abc import Mapping, Sequence
