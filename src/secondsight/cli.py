@@ -20,6 +20,7 @@ from secondsight.administer.events import add_events
 from secondsight.administer.grants import add_grants
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
+from secondsight.administer.sql import add_sql
 from secondsight.administer.tenants import add_tenants
 from secondsight.administer.tokens import add_tokens
 from secondsight.administer.up import add_up
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     add_custody(commands, _command, _add_server)
     add_events(commands, _command, _add_server)
     add_dead_letters(commands, _command, _add_server)
+    add_sql(commands, _command, _add_server)
     _add_import(commands)
     add_doctor(commands, _command)
     return whole

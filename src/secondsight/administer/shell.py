@@ -87,6 +87,16 @@ def send(arguments: argparse.Namespace, method: str, path: str, body: Mapping[st
         return client.send_json(method, path, body)
 
 
+def send_text(arguments: argparse.Namespace, method: str, path: str, body: Mapping[str, Any], accept: str) -> str:
+    """Return what the api answers to a request with a body, as text of a type.
+
+    Raises:
+        Rejected, Retryable: As the api says.
+    """
+    with _api(arguments) as client:
+        return client.send_text(method, path, body, accept)
+
+
 @contextmanager
 def _api(arguments: argparse.Namespace) -> "Iterator[ApiClient]":
     from secondsight.query.client import ApiClient, read_token

@@ -52,6 +52,15 @@ class ApiClient:
         headers = {"authorization": f"Bearer {self._token}", "accept": JSON_TYPE, "content-type": JSON_TYPE}
         return json.loads(self._exchange(method, path, None if body is None else json.dumps(body), headers))
 
+    def send_text(self, method: str, path: str, body: Mapping[str, Any], accept: str) -> str:
+        """Return the body of the answer to a request with a JSON body, in the type asked for.
+
+        Raises:
+            Rejected, Retryable: As `get_json`.
+        """
+        headers = {"authorization": f"Bearer {self._token}", "accept": accept, "content-type": JSON_TYPE}
+        return self._exchange(method, path, json.dumps(body), headers)
+
     def get_text(self, path: str, params: Mapping[str, str | None], accept: str) -> str:
         """Return the body of a GET in the type asked for.
 
