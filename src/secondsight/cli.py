@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from secondsight.administer.ask import add_ask
 from secondsight.administer.custody import add_custody
 from secondsight.administer.deadletters import add_dead_letters
 from secondsight.administer.debug import add_debug
@@ -101,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
     _add_agent(commands)
     _add_simulate(commands)
     _add_reads(commands)
+    add_ask(commands, _command, _add_server)
     _add_metrics(commands)
     add_tokens(commands, _command)
     add_tenants(commands, _command)

@@ -9,6 +9,7 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from secondsight.api import (
     administration,
+    ask,
     deadletters,
     debug,
     events,
@@ -55,6 +56,7 @@ _MODULES = (
     ladder,
     administration,
     sql,
+    ask,
     questions,
     operations,
 )

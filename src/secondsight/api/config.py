@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from secondsight.ask.models import ModelConfig
 from secondsight.errors import Rejected
 from secondsight.guard.budget import Budget
 from secondsight.store.clickhouse.config import ClickHouseConfig
@@ -34,6 +35,7 @@ class ApiConfig:
         live_streams, tenant_live_streams: Live streams that may be open, in all and of one tenant.
         cache_bytes: About what kept answers may take; 0 keeps none.
         sql: What questions in SQL may cost.
+        model: A language model for questions in words; without one the built-in planner answers.
         debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
 
@@ -62,6 +64,7 @@ class ApiConfig:
     live_streams: int = 2_000
     tenant_live_streams: int = 1_000
     sql: Budget = field(default_factory=Budget)
+    model: ModelConfig = field(default_factory=ModelConfig)
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
 

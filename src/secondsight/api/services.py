@@ -16,6 +16,8 @@ from secondsight.access.tokens import Authenticator
 from secondsight.api.admission import Admission, Limits, Throttled
 from secondsight.api.config import ApiConfig
 from secondsight.api.feed import FeedLimits, Feeds
+from secondsight.ask.models import make_model
+from secondsight.ask.service import AskService
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
@@ -56,6 +58,7 @@ class Services:
     audit: AuditLog
     admission: Admission
     sql: SqlService
+    ask: AskService
     boards: BoardSource
     feeds: Feeds
 
@@ -70,6 +73,13 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     metrics = SelfMetrics()
     boards = StoreBoards(inventory)
     gaps = GapReader(inventory, clock, planned)
+    statements = SqlService(
+        Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
+        Register(metadata, config.sql, clock, metrics),
+        QualityReader(inventory, clock),
+        catalog,
+        clock,
+    )
     return Services(
         config=config,
         store=store,
@@ -86,13 +96,8 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         selfmetrics=metrics,
         audit=AuditLog(metadata),
         admission=Admission(_limits(config), clock),
-        sql=SqlService(
-            Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
-            Register(metadata, config.sql, clock, metrics),
-            QualityReader(inventory, clock),
-            catalog,
-            clock,
-        ),
+        sql=statements,
+        ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model)),
         boards=boards,
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )

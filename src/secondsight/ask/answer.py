@@ -21,8 +21,9 @@ from secondsight.ask.tell import caveats_of, sentences_of
 from secondsight.errors import Rejected
 
 COST_CODES = frozenset(
-    {"query_too_expensive", "too_expensive", "too_slow", "too_large", "cost_instants", "too_many_rows"}
+    {"query_too_expensive", "query_too_slow", "query_too_large", "result_too_large", "too_complex", "cost_instants"}
 )
+"""Refusals that mean that a question was too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def _answered(question: Question, planner: Planner, runner: Runner, now_ms: int,
         question=chosen,
         tables=ran.tables,
         statements=ran.statements,
-        caveats=tuple(caveats_of(chosen, ran.tables, reading, planner.views)),
+        caveats=(*caveats_of(chosen, ran.tables, reading, planner.views), *ran.warnings),
         dropped=tuple(one for one in sentences if one not in kept),
         options=next_questions(chosen),
     )

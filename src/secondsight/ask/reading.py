@@ -16,6 +16,7 @@ from secondsight.ask.vocabulary import Match, Vocabulary
 
 NAMED_COLUMNS = ("cluster_id", "host_id", "gpu_id", "job_id", "workload_id", "owner_team", "model")
 _NAME_SHAPE = re.compile(r"(?=[\w.-]*[a-z])(?=[\w.-]*[\d_-])[a-z][\w.-]*[\w]", re.ASCII)
+_PRODUCT = re.compile(r"[a-z]{1,4}\d{1,4}[a-z]?", re.ASCII)
 _LIMIT_WORDS_BETWEEN = 3
 _ROWS_MAXIMUM = 1_000
 
@@ -35,6 +36,9 @@ class Known:
         for column in NAMED_COLUMNS:
             for name in self.names.get(column, ()):
                 found.setdefault(name.lower(), []).append((column, name))
+        for name in self.names.get("model", ()):
+            for part in _product_words(name):
+                found.setdefault(part, []).append(("model", name))
         object.__setattr__(self, "_by_word", {word: tuple(pairs) for word, pairs in found.items()})
         object.__setattr__(self, "_words", frozenset(found) | {name.lower() for name in self.tenants})
 
@@ -45,6 +49,12 @@ class Known:
     def words(self) -> frozenset[str]:
         """Return every name in small letters."""
         return self._words
+
+
+def _product_words(name: str) -> list[str]:
+    """Return the words of a product's name that tell it apart: `h100` of `NVIDIA H100 80GB HBM3`."""
+    words = name.lower().split()
+    return [word for word in words if len(words) > 1 and _PRODUCT.fullmatch(word)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +212,18 @@ class _Reader:
                 self._taken.add(index)
             return
         if found:
-            chosen = next((pair for pair in found if pair[0] == column), found[0])
-            if column in ("", chosen[0], "fleet", "tenant_id") or not self._vocabulary.knows(token.word):
-                self._keep(*chosen, index, token)
-            return
-        if token.word in self._tenants():
+            self._take_known(index, token, found)
+        elif token.word in self._tenants():
             self._taken.add(index)
         elif self._is_foreign(index, token, column):
             self._keep(column, "", index, token)
+
+    def _take_known(self, index: int, token: Token, found: Sequence[tuple[str, str]]) -> None:
+        column = self._noun_before(index)
+        chosen = next((pair for pair in found if pair[0] == column), found[0])[0]
+        if column in ("", chosen, "fleet", "tenant_id") or not self._vocabulary.knows(token.word):
+            for name in dict.fromkeys(name for of, name in found if of == chosen):
+                self._keep(chosen, name, index, token)
 
     def _tenants(self) -> frozenset[str]:
         return frozenset(name.lower() for name in self._known.tenants)

@@ -20,6 +20,8 @@ Cell = float | int | str | None
 FORECAST_WEEKS = 4
 FULL_WEEKS_LEAST = 3
 FILLED_MAXIMUM = 1_000
+DAYS_MAXIMUM = 100_000
+"""A smaller number that is a date counts days since 1970, a greater one seconds."""
 RATE = "events_per_gpu_day"
 _JOINED = frozenset({"figures", "by cluster", "over all GPUs"})
 """Tables whose statements go side by side."""
@@ -31,13 +33,13 @@ class Rows:
 
     Attributes:
         truncated: True where there were more rows than one answer may have.
-        sql: The text that was run, if the runner says.
+        warnings: What is said of the quality of what was read.
     """
 
     names: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
     truncated: bool = False
-    sql: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 Runner = Callable[[str], Rows]
@@ -81,10 +83,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """All tables of a question, the statements that gave them, and the text that was run for each."""
+    """All tables of a question, the statements that gave them, and what is said of the quality of their rows."""
 
     tables: tuple[Table, ...]
     statements: tuple[Statement, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def run_statements(statements: Sequence[Statement], question: Question, runner: Runner, now_ms: int) -> Ran:
@@ -93,10 +96,13 @@ def run_statements(statements: Sequence[Statement], question: Question, runner: 
     Raises:
         Rejected, Retryable: As the runner says.
     """
-    tables = [_table(statement, _checked(runner(statement.sql), statement)) for statement in statements]
+    given = [_checked(runner(statement.sql), statement) for statement in statements]
+    zone = question.zone
+    tables = [_table(statement, rows, zone) for statement, rows in zip(statements, given, strict=True)]
+    warnings = dict.fromkeys(warning for rows in given for warning in rows.warnings)
     joined = _joined(tables, statements)
     done = tuple(_finished(table, question, now_ms) for table in joined)
-    return Ran(with_count(done, question), tuple(statements))
+    return Ran(with_count(done, question), tuple(statements), tuple(warnings))
 
 
 def _checked(rows: Rows, statement: Statement) -> Rows:
@@ -106,10 +112,36 @@ def _checked(rows: Rows, statement: Statement) -> Rows:
     return rows
 
 
-def _table(statement: Statement, rows: Rows) -> Table:
-    cells = tuple(tuple(plain_cell(value) for value in row) for row in rows.rows)
+def _table(statement: Statement, rows: Rows, zone: str) -> Table:
+    zones = [_time_zone(column, zone) for column in statement.columns]
+    cells = tuple(
+        tuple(time_cell(value, at) if at else plain_cell(value) for value, at in zip(row, zones, strict=True))
+        for row in rows.rows
+    )
     table = Table(statement.name, statement.columns, cells, statement.keys, truncated=rows.truncated)
     return _folded(table) if statement.instants else table
+
+
+def _time_zone(column: Column, zone: str) -> str:
+    """Return the zone that the times of a column are in; "" where it holds none."""
+    if column.name in _LOCAL_TIMES:
+        return zone
+    return "UTC" if column.name in _TIMES else ""
+
+
+_LOCAL_TIMES = frozenset(bucket_name(one) for one in Bucket) - {"hour_of_day", "weekday"}
+_TIMES = frozenset({"window_start", "event_time", "step_at", "first_seen", "last_seen"})
+
+
+def time_cell(value: object, zone: str) -> Cell:
+    """Return a time as text in a zone: engines give seconds or days since 1970, or a moment."""
+    if isinstance(value, datetime) and value.tzinfo:
+        return plain_cell(value.astimezone(zone_of(zone)).replace(tzinfo=None))
+    if not isinstance(value, int):
+        return plain_cell(value)
+    if value < DAYS_MAXIMUM:
+        return str(date(1970, 1, 1) + timedelta(days=value))
+    return plain_cell(datetime.fromtimestamp(value, UTC).astimezone(zone_of(zone)).replace(tzinfo=None))
 
 
 def plain_cell(value: object) -> Cell:
