@@ -21,6 +21,7 @@ from secondsight.administer.events import add_events
 from secondsight.administer.grants import add_grants
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.plans import add_plans, add_stages
+from secondsight.administer.retention import add_retention
 from secondsight.administer.sql import add_sql
 from secondsight.administer.tenants import add_tenants
 from secondsight.administer.tokens import add_tokens
@@ -108,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     add_tenants(commands, _command)
     add_grants(commands, _command)
     add_plans(commands, _command)
+    add_retention(commands, _command)
     add_debug(commands, _command, _add_server)
     add_custody(commands, _command, _add_server)
     add_events(commands, _command, _add_server)

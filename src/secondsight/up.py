@@ -188,6 +188,7 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     ]
     if options.lake:
         parts.append(Part("lake", ("lake", *settings), lambda: True))
+        parts.append(Part("retention", ("retention", "run", *settings), lambda: True))
     if options.local_agent:
         parts.append(Part("agent", ("agent", *settings), lambda: True))
     if options.simulate is not None:
@@ -232,6 +233,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
         "gateway": {"data": data, "listen": f"fd:{inner.fileno()}"},
         "rollup": {"data": data},
         "lake": {"data": data},
+        "retention": {"data": data},
         "api": {"data": data, "listen": f"fd:{public.fileno()}", "gateway": gateway_url},
         "agent": {
             "gateway": gateway_url,
@@ -244,7 +246,7 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
         tables["gateway.kafka"] = {"brokers": options.kafka, "replication": 1}
     if options.clickhouse is not None:
         server = _clickhouse_table(options.clickhouse)
-        tables |= {"api.clickhouse": server, "rollup.clickhouse": server, "lake.clickhouse": server}
+        tables |= {f"{part}.clickhouse": server for part in ("api", "rollup", "lake", "retention")}
     text = "".join(_table(name, values) for name, values in tables.items())
     return text + _simulate_settings(options, gateway_url)
 

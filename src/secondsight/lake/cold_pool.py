@@ -75,10 +75,13 @@ class ColdPool:
             busy = f"all {self._config.processes} processes of cold reads are busy"
             raise StoreBusy(busy, retry_after_seconds=2.0) from None
         try:
-            worker = worker if worker is not None and worker.is_alive else _Worker(self._arguments)
+            if worker is not None and not worker.is_alive:
+                worker.kill()
+                worker = None
+            worker = worker or _Worker(self._arguments)
             yield worker
         finally:
-            self._free.put(worker if worker is not None and worker.is_alive else None)
+            self._free.put(worker)
 
 
 class _Worker:

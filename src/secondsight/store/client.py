@@ -13,7 +13,7 @@ from pyarrow import flight as untyped_flight
 from secondsight.errors import Retryable
 from secondsight.store.cancel import ended_by
 from secondsight.store.failures import StoreBusy
-from secondsight.store.messages import END, KILL, decode_failure, encode_request
+from secondsight.store.messages import DROP, END, KILL, decode_failure, encode_request
 from secondsight.store.question import Question, Reply, encode_question, reply_of
 from secondsight.store.statement import (
     ANSWER_GRACE_SECONDS,
@@ -97,15 +97,25 @@ class FlightStore:
         """
         self._act(KILL, marker)
 
+    def drop_part(self, table: str, part: str) -> None:
+        """Have the owner delete one part of a table whose old rows may go.
+
+        Raises:
+            Rejected(read_only): They may not.
+            Retryable: The server is away, stopped, restarting or busy.
+            Permanent: There is no such part.
+        """
+        self._act(DROP, f"{table}/{part}")
+
     def close(self) -> None:
         """Close the connection; may be called twice."""
         self._closed = True
         self._forget(self._client)
 
-    def _act(self, action: str, marker: str) -> None:
+    def _act(self, action: str, body: str) -> None:
         options = _flight.FlightCallOptions(timeout=KILL_PATIENCE_SECONDS)
         with self._living() as client:
-            list(client.do_action((action, marker.encode()), options))
+            list(client.do_action((action, body.encode()), options))
 
     @contextmanager
     def _living(self) -> Iterator[Any]:

@@ -14,6 +14,8 @@ KILL = "kill"
 """Action that ends a question, whose marker is its body."""
 END = "end"
 """Action that ends a read, likewise."""
+DROP = "drop"
+"""Action that deletes a part of a table whose old rows may go: its body is `table/part`."""
 _MARKER = re.compile(r"[0-9a-f]{32}|")
 
 

@@ -2,7 +2,7 @@
 
 The socket lies in a folder that only its user may enter, and its address in `store.address` beside it. A request is a
 ticket (`messages.py`); an answer is a stream of record batches. Statements that write are refused, and rows are taken
-for the tables alone that the owner names.
+for the tables alone that the owner names. Parts whose rows may go are dropped (`retention.py`).
 """
 
 import logging
@@ -21,8 +21,9 @@ from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Rejected, SecondsightError
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.messages import END, KILL, checked_marker, decode_request, encode_failure
+from secondsight.store.messages import DROP, END, KILL, checked_marker, decode_request, encode_failure
 from secondsight.store.question import decode_question, with_cost
+from secondsight.store.retention import drop_statement
 from secondsight.store.statement import is_read
 
 ADDRESS_FILE = "store.address"
@@ -101,16 +102,18 @@ def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> N
     store.insert(table, rows.take(np.arange(rows.num_rows)))  # a copy, aligned as the engine wants it
 
 
-def act(store: ChdbStore, action: str, marker: str) -> None:
-    """End a question, or a read.
+def act(store: ChdbStore, action: str, body: str) -> None:
+    """End a question, or a read, or drop a part.
 
     Raises:
-        Rejected(bad_request): Something else is wanted.
+        Rejected: Something else is wanted (bad_request), or a part whose rows are kept (read_only).
     """
     if action == KILL:
-        store.kill(marker)
+        store.kill(body)
     elif action == END:
-        store.end(checked_marker(marker))
+        store.end(checked_marker(body))
+    elif action == DROP:
+        store.query(drop_statement(*body.partition("/")[::2]))
     else:
         raise Rejected("bad_request", "no such action")
 

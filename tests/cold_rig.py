@@ -1,0 +1,160 @@
+"""Two tenants' GPUs over the turn of a year: a hot store, a lake that was filled from it, and questions to both."""
+
+from pathlib import Path
+
+from query_fixture import (
+    Row,
+    insert_allocation,
+    insert_entity,
+    insert_progress,
+    insert_rewrite,
+    insert_rollups,
+    insert_rows,
+    scope_of,
+)
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.lake.cold_config import ColdConfig
+from secondsight.lake.cold_pool import ColdPool
+from secondsight.lake.config import CatalogConfig
+from secondsight.lake.export import Means, Pace, TableExporter
+from secondsight.lake.layout import lake_tables
+from secondsight.lake.rewrite import Bound
+from secondsight.lake.tables import open_lake
+from secondsight.lake.watch import newest_blocks
+from secondsight.query.cold import ColdTier
+from secondsight.query.inventory import Inventory
+from secondsight.query.request import Filters, QueryText, parse_query
+from secondsight.query.run import QueryRunner
+from secondsight.rollup.run import SEEN_SECONDS, Roller
+from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.migrate import migrate
+from secondsight.store.schema import tables
+
+CATALOG = load_catalog()
+EDGE = 1_704_067_200_000
+"""A new year: partitions of seconds, of rollups of 5 min and 1 h, and of 1 d meet here."""
+FROM, END = EDGE - 3_600_000, EDGE + 3_600_000
+NOW = END + 20 * 86_400_000
+GAUGE, USED, COUNTER, STATE, MASK = (
+    "gpu_utilization_ratio",
+    "gpu_memory_used_bytes",
+    "gpu_energy_joules_total",
+    "gpu_performance_state",
+    "gpu_clock_event_reasons",
+)
+PLACES = (
+    ("t1", "c1", "h1", "GPU-a"),
+    ("t1", "c1", "h1", "GPU-b"),
+    ("t1", "c2", "h2", "GPU-c"),
+    ("t2", "c1", "h9", "GPU-z"),
+)
+
+
+def rows() -> list[Row]:
+    """Rows every 10 s, every second around the edge; resets, gaps, an owner that changes, one metric now and then."""
+    made = []
+    for number, (tenant, cluster, host, entity) in enumerate(PLACES):
+        second = 0
+        while FROM + 1000 * second < END:
+            fast = 3_540 <= second < 3_660
+            missing = 1_000 <= second < 1_400 or (number == 1 and 3_590 <= second < 3_620)
+            values = {
+                GAUGE: (second * 7 + number) % 10_000,
+                USED: (80 << 30) + second,
+                COUNTER: 1000 * second % 5_000_000 + number,
+            }
+            values |= {STATE: second // 1000 % 3} if second % 600 < 300 else {}
+            values |= {MASK: (1 << 63) + second // 700}
+            if not missing:
+                made.append(
+                    Row(
+                        FROM + 1000 * second,
+                        entity,
+                        values,
+                        tenant=tenant,
+                        cluster=cluster,
+                        host=host,
+                        collector=f"agent-{host}",
+                        interval=1000 if fast else 10_000,
+                        boot="boot-1" if second < 5_000 else "boot-2",
+                        team="red" if second < 3_600 else "blue",
+                        late_ms=300 if second % 500 else 90_000,
+                    )
+                )
+            second += 1 if fast else 10
+    return made
+
+
+def fill(store) -> None:
+    """Write rows, their rollups of every resolution, and what is told of entities; some rows come twice."""
+    migrate(store, CATALOG)
+    mine = rows()
+    insert_rows(store, mine[::50])
+    insert_rows(store, mine)
+    insert_rollups(store, mine, END)
+    for tenant, cluster in {(row.tenant, row.cluster) for row in mine}:
+        insert_rewrite(store, "gpu_1s", FROM, END, tenant, cluster)
+    for row in {row.series: row for row in mine}.values():
+        insert_entity(store, row, FROM)
+        insert_allocation(store, row, FROM)
+    for row in {row.host: row for row in mine}.values():
+        insert_progress(store, row, END - 1000, END)
+    clock = ManualClock(NOW)
+    roller = Roller(store, CATALOG, clock)
+    for _ in range(5):
+        roller.step()
+        clock.move(SEEN_SECONDS)
+
+
+def fill_lake(store, data: Path, prefix: str = "gpu_") -> None:
+    """Copy the tables that a name begins with into the lake, as the stage does."""
+    lake = open_lake(CatalogConfig(), data)
+    means = Means(store, lake, ManualClock(NOW), SelfMetrics(), Bound(1_000_000, 1 << 26), Pace(0, 0, 0, 300, 1 << 28))
+    newest = newest_blocks(store)
+    for shape in lake_tables(tables(CATALOG)).values():
+        if shape.name in newest and shape.name.startswith(prefix):
+            exporter = TableExporter(means, shape)
+            exporter.look(shape, newest[shape.name], 0)
+            exporter.copy(exporter.due(lambda *_: NOW), lambda: False)
+    lake.close()
+
+
+class Site:
+    """A hot store, its lake, and floors that a test sets."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = ChdbStore(folder / "hot", readers=4)
+        fill(self.store)
+        fill_lake(self.store, folder)
+        self.pool = ColdPool(ColdConfig(), folder)
+        self.floors: dict[str, int] = {}
+
+    def ask(self, metric, *, scope=None, now_ms=NOW, pool=None, **fields):
+        filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
+        rest = {name: value for name, value in fields.items() if name not in filters}
+        whole = rest.get("resolution") == "range"
+        text = QueryText(metric, filters, **({"from_": str(FROM), "to": str(END)} | rest))
+        query = parse_query(text, CATALOG, now_ms)
+        clock = ManualClock(now_ms)
+        inventory = Inventory(self.store, clock)
+        cold = ColdTier(pool or self.pool, lambda: self.floors, inventory)
+        runner = QueryRunner(self.store, clock, inventory, cold=cold)
+        scope = scope or scope_of("t1")
+        return runner.top(query, 9, scope) if whole and rest.get("group_by") == "gpu" else runner.run(query, scope)
+
+    def close(self) -> None:
+        self.pool.close()
+        self.store.close()
+
+
+def comparable(answer):
+    """Return series with figures to 12 digits, and what the answer says of itself."""
+    series = [
+        (sorted(one.labels.items()), one.times_ms.tolist(), [f"{value:.12g}" for value in one.values.tolist()])
+        for one in answer.series
+    ]
+    coverage = answer.coverage
+    return sorted(series), coverage.expected, coverage.stored, answer.late_ratio, answer.span, answer.resolution_ms
