@@ -42,11 +42,13 @@ class Data:
         hundred: GPU rows have the 38 metrics of `_site.py` too.
         kinds: Entity kinds of frames; all that a host has where None.
         split: Frames are divided by the priority of their metrics, as an agent divides them: one frame for each class.
+        link_step: Bytes that the links' figures of `_site.py` step by.
     """
 
     hundred: bool = False
     kinds: frozenset[EntityKind] | None = None
     split: bool = False
+    link_step: int = 1
 
 
 SIMULATED = Data()
@@ -91,7 +93,7 @@ def prepare(batches: int, data: Data = SIMULATED) -> Fleet:
     catalog = hundred_catalog() if data.hundred else load_catalog()
     constants = frozenset(m.name for m in catalog.scalars(EntityKind.GPU) if m.rollup is RollupSet.CONSTANT)
     cluster, maker = SimulatedCluster(spec, START_SECOND), HostContents(spec, catalog, constants)
-    site = _site.Site(TEMPLATES * GPUS) if data.hundred else None
+    site = _site.Site(TEMPLATES * GPUS, data.link_step) if data.hundred else None
     splitter = Splitter(catalog) if data.split else None
     kept: list[list[tuple[Content, ...]]] = [[] for _ in range(TEMPLATES)]
     for batch in range(batches):

@@ -53,9 +53,15 @@ def write_catalogue(folder: Path) -> Path:
 
 
 class Site:
-    """Values of the further metrics, second by second; keeps counters and states of every simulated GPU."""
+    """Values of the further metrics, second by second; keeps counters and states of every simulated GPU.
 
-    def __init__(self, gpus: int) -> None:
+    Args:
+        gpus: How many there are.
+        link_step: Bytes that figures of links step by: 1,024 is what NVML counts links in.
+    """
+
+    def __init__(self, gpus: int, link_step: int = 1) -> None:
+        self._step = link_step
         self._chance = np.random.default_rng(SEED)
         self._shares = self._chance.uniform(0.2, 0.9, (PIPES, 1))
         self._carried = np.zeros((LINK_COUNTERS, gpus))
@@ -71,19 +77,22 @@ class Site:
         wide = (1, active.size)
         pipes = active * self._shares + chance.normal(0.0, 0.008, (PIPES, wide[1])) * (active > 0)
         links = rate * chance.normal(1.0, 0.04, (LINKS, wide[1]))
-        self._carried += np.rint(rate * chance.normal(1.0, 0.04, self._carried.shape))
+        self._carried += self._stepped(rate * chance.normal(1.0, 0.04, self._carried.shape))
         self._faults += chance.random(self._faults.shape) < RARE
         self._flags ^= chance.random(self._flags.shape) < FLIP
         warm = gpu["gpu_temperature_celsius"]
         self._heat = warm.copy() if self._heat is None else self._heat + 0.02 * (warm - self._heat)
         return {
             **_rows("site_pipe{}_active_ratio", np.clip(pipes, 0.0, 1.0)),
-            **_rows("site_link{}_bytes_per_second", np.rint(np.maximum(links, 0.0))),
+            **_rows("site_link{}_bytes_per_second", self._stepped(np.maximum(links, 0.0))),
             **_rows("site_link{}_bytes_total", self._carried),
             **_rows("site_fault{}_total", self._faults),
             **_rows("site_flag{}", self._flags.astype(np.float64)),
             **_rows("site_sensor{}_celsius", np.rint(self._heat + self._offsets)),
         }
+
+    def _stepped(self, values: Floats) -> Floats:
+        return np.rint(values / self._step) * self._step
 
 
 def _rows(form: str, values: Floats) -> dict[str, Floats]:
