@@ -45,7 +45,7 @@ def power(second: int) -> int:
 def later(rig: Rig, number: int) -> None:
     """Write what makes one old slice change and a new one appear."""
     rig.insert(hour_of(4, START_MS + number * HOUR_MS, gpu_power_watts=power))
-    rig.insert(hour_of(1, START_MS, entities="ABCDEFGHIJKLMNOPQRSTUVWXYZ"[number % 26], gpu_power_watts=power))
+    rig.insert(hour_of(1, START_MS, entities=chr(0x4E00 + number), gpu_power_watts=power))
 
 
 def assert_whole(rig: Rig) -> None:

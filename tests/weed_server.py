@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from secondsight.lake.config import CatalogConfig
 ACCESS, SECRET = "test-access", "test-secret"
 BUCKET = "lakehouse"
 START_SECONDS = 90.0
+LOWEST_PORT, HIGHEST_PORT = 12_000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Weed:
     process: "subprocess.Popen[bytes]"
     s3_port: int
     catalog_port: int
-    secrets: Path
+    secrets_dir: Path
 
     def config(self, **more: object) -> CatalogConfig:
         """Return the settings of a lake in it, by its own catalogue."""
@@ -35,11 +37,11 @@ class Weed:
             "kind": "rest",
             "uri": f"http://127.0.0.1:{self.catalog_port}",
             "warehouse": f"s3://{BUCKET}/",
-            "credential_file": self.secrets / "credential",
+            "credential_file": self.secrets_dir / "credential",
             "s3_endpoint": f"http://127.0.0.1:{self.s3_port}",
             "s3_region": "us-east-1",
-            "s3_access_key_file": self.secrets / "access",
-            "s3_secret_key_file": self.secrets / "secret",
+            "s3_access_key_file": self.secrets_dir / "access",
+            "s3_secret_key_file": self.secrets_dir / "secret",
         }
         return CatalogConfig(**(settings | more))  # type: ignore[arg-type] # a test's own words
 
@@ -53,15 +55,15 @@ def program() -> Path:
 def running(folder: Path) -> Iterator[Weed]:
     """Serve from a folder until the block ends."""
     ports = _free_ports(8)
-    secrets = folder / "secrets"
-    secrets.mkdir(parents=True, exist_ok=True)
+    secrets_dir = folder / "secrets"
+    secrets_dir.mkdir(parents=True, exist_ok=True)
     for name, text in (("access", ACCESS), ("secret", SECRET), ("credential", f"{ACCESS}:{SECRET}")):
-        (secrets / name).write_text(text)
+        (secrets_dir / name).write_text(text)
     keys = {"credentials": [{"accessKey": ACCESS, "secretKey": SECRET}]}
     identity = {"name": "admin", **keys, "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
     process = subprocess.Popen(_words(folder, ports), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
-    weed = Weed(process, ports[3], ports[4], secrets)
+    weed = Weed(process, ports[3], ports[4], secrets_dir)
     try:
         for port in (ports[0], *ports[3:5]):
             _await_port(port)
@@ -131,14 +133,23 @@ def _grpc(master_port: int) -> int:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    _GRPC[ports[0]] = ports[5]
-    return ports
+    """Return ports that are free now, low enough that those 10,000 above them, which the server takes too, exist."""
+    chosen: list[int] = []
+    start = LOWEST_PORT + secrets.randbelow(HIGHEST_PORT - LOWEST_PORT)
+    for port in range(start, start + 5 * count):
+        if len(chosen) < count and all(_is_free(each) for each in (port, port + 10_000)):
+            chosen.append(port)
+    _GRPC[chosen[0]] = chosen[5]
+    return chosen
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _await_port(port: int) -> None:

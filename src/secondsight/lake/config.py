@@ -21,6 +21,7 @@ class CatalogConfig:
         namespace: Namespace of the tables.
         credential_file: File with `ID:SECRET` of a REST catalogue; none if absent.
         token_file: File with a bearer token of a REST catalogue; none if absent.
+        token_uri: Where a token is had for the credential; "" for the REST catalogue itself.
         s3_endpoint: Address of an object store that is not Amazon's.
         s3_region: Its region.
         s3_access_key_file, s3_secret_key_file: Files with its keys; if absent the usual `AWS_*` variables and roles of
@@ -36,6 +37,7 @@ class CatalogConfig:
     namespace: str = "secondsight"
     credential_file: Path | None = None
     token_file: Path | None = None
+    token_uri: str = ""
     s3_endpoint: str = ""
     s3_region: str = ""
     s3_access_key_file: Path | None = None

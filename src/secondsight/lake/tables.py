@@ -158,6 +158,7 @@ def _client_properties(config: CatalogConfig, data: Path) -> dict[str, Any]:
         "s3.request-timeout": f"{config.request_seconds:g}",
         "credential": _secret(config.credential_file),
         "token": _secret(config.token_file),
+        "oauth2-server-uri": config.token_uri or (f"{config.uri.rstrip('/')}/v1/oauth/tokens" if config.uri else ""),
     }
     return {name: value for name, value in properties.items() if value}
 
