@@ -110,7 +110,9 @@ class Filled:
     def _one_hour(self, to_ms: int) -> None:
         """Put a copy of one host's rows into another hour, as another cluster."""
         for table, time_column in zip(SIZE_TABLES, ("event_time", "window_start"), strict=True):
-            first = self._store.query(f"SELECT min({time_column}) AS first FROM {table}").to_pylist()[0]["first"]
+            first = self._store.query(
+                f"SELECT min({time_column}) AS first FROM {table} WHERE cluster_id != 'day'"
+            ).to_pylist()[0]["first"]
             first_ms = round(first.timestamp() * 1000) if hasattr(first, "timestamp") else int(first) * 1000
             shift = (to_ms - first_ms // HOUR_MS * HOUR_MS) // 1000
             self._store.query(
