@@ -17,6 +17,16 @@ _TYPES = frozenset(
 )  # fmt: skip
 """Types that may be given as a text."""
 
+_PARSED = {
+    **dict.fromkeys(
+        ("Tinyint", "Smallint", "Bigint", "Uint", "Utinyint", "Usmallint", "Ubigint", "Boolean"), Kind.INTEGER
+    ),
+    "Double": Kind.NUMBER,
+    "Text": Kind.TEXT,
+    "Timestamp": Kind.TIME,
+}
+"""Names that the parser gives to types, where they do not begin as the engine's do."""
+
 _SOURCES = {
     Kind.TEXT: frozenset(Kind) - {Kind.LIST},
     Kind.NUMBER: frozenset({Kind.NUMBER, Kind.INTEGER, Kind.TIME}),
@@ -36,8 +46,8 @@ def cast(node: exp.Expr, figure: Figure) -> Figure:
     if isinstance(node, exp.CastToStrType):
         name, nullable = _named(text_of(target) or "")
     else:
-        name, nullable = target.sql(dialect="clickhouse"), bool(target.args.get("nullable"))
-    kind = kind_of_type(name)
+        name, nullable = target.this.value.capitalize(), bool(target.args.get("nullable"))
+    kind = _PARSED.get(name) or kind_of_type(name)
     fits = figure.kind in _SOURCES.get(kind, frozenset()) and (nullable or not figure.nullable)
     if not figure.literal and not fits:
         raise Refused("function_may_fail", Rule.FUNCTIONS)

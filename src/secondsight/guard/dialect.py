@@ -10,8 +10,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.clickhouse import ClickHouse
 from sqlglot.errors import SqlglotError
+from sqlglot.generators.clickhouse import ClickHouseGenerator
 from sqlglot.parsers.clickhouse import ClickHouseParser
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from secondsight.guard.refusal import Refused, Rule
 
@@ -26,11 +27,30 @@ class PlainParser(ClickHouseParser):
     NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": ClickHouseParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
+    def _parse_limit(self, *arguments: Any, **named: Any) -> exp.Expr | None:
+        """Read `LIMIT n BY k LIMIT m`: the second limit becomes `outer` of the first."""
+        limit: exp.Expr | None = super()._parse_limit(*arguments, **named)
+        if isinstance(limit, exp.Limit) and limit.expressions and self._curr is not None:
+            outer = super()._parse_limit() if self._curr.token_type is TokenType.LIMIT else None
+            if outer is not None:
+                limit.set("outer", outer)
+        return limit
+
+
+class PlainGenerator(ClickHouseGenerator):
+    """A generator of what `PlainParser` reads."""
+
+    def limit_sql(self, expression: exp.Limit, top: bool = False) -> str:
+        """Write a limit, and the one that stands behind LIMIT BY."""
+        outer = expression.args.get("outer")
+        return super().limit_sql(expression, top) + (super().limit_sql(outer) if outer is not None else "")
+
 
 class PlainClickHouse(ClickHouse):
     """The dialect in which statements are read and generated."""
 
     Parser = PlainParser
+    Generator = PlainGenerator
 
 
 _DIALECT = PlainClickHouse()

@@ -54,6 +54,7 @@ class Figure:
         over_time: True where several values of it lie at several times.
         origin: Number of the source that it comes from, -1 for none or several.
         grain_seconds: Width of the windows it comes from; -1 for several widths.
+        made: True for an extreme that the statement has computed itself.
         lagged: True for a reading of the row before, of the same entity.
         nullable: True where values may be absent.
         literal: True for a literal, or what is made of literals alone.
@@ -68,6 +69,7 @@ class Figure:
     over_time: bool = False
     origin: int = -1
     grain_seconds: int = 0
+    made: bool = False
     lagged: bool = False
     nullable: bool = False
     literal: bool = False
@@ -172,6 +174,7 @@ def together(figures: Sequence[Figure], *, one_unit: bool) -> Figure:
         over_time=any(figure.over_time for figure in real),
         origin=_same((figure.origin for figure in real if figure.over_time), -1),
         grain_seconds=_same((figure.grain_seconds for figure in real), -1),
+        made=bool(real) and all(figure.made for figure in real),
         lagged=bool(real) and all(figure.lagged for figure in real),
         nullable=any(figure.nullable for figure in figures),
         literal=all(figure.literal for figure in figures),

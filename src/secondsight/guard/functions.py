@@ -140,6 +140,7 @@ plain time   toStartOfInterval:2-3@2!interval dateTrunc:2-3@2!unit date_trunc:2-
 plain time   toDate:1-2@1!moment toDate32:1!moment toDateTime:1-2@1!moment toDateTime64:2-3@12!moment
 plain time   toDateOrNull:1 toDateOrZero:1 toDateTimeOrNull:1 toDateTimeOrZero:1 toDateTime64OrNull:1-3@12 date:1!moment
 plain time   parseDateTimeBestEffortOrNull:1-2@1 parseDateTimeBestEffortOrZero:1-2@1
+plain time   parseDateTimeBestEffort:1-2@01 parseDateTime64BestEffort:1-3@012
 plain time   parseDateTime64BestEffortOrNull:1-3@12 parseDateTime64BestEffortOrZero:1-3@12
 plain time   fromUnixTimestamp:1!integers fromUnixTimestamp64Milli:1-2@1!integers makeDate:2-3@012 makeDateTime:6@012345
 plain time   addYears:2@1!time addQuarters:2@1!time addMonths:2@1!time addWeeks:2@1!time addDays:2@1!time

@@ -48,7 +48,8 @@ class Span:
     """The time that one read of a view covers: [from_ms, to_ms), epoch milliseconds.
 
     Attributes:
-        stated: False where the guard bounded it for want of a range in the statement.
+        stated: False where the guard bounded it for want of a range in the statement; a range of single seconds that
+            has no end ends now.
     """
 
     view: str
@@ -78,6 +79,7 @@ class Range:
         view = self.view
         from_ms, to_ms = self.bounds.from_ms(now_ms), self.bounds.to_ms(now_ms)
         if view.raw:
+            to_ms = to_ms if to_ms is not None else now_ms + 1
             _check_raw(from_ms, to_ms, view, registry, limits)
         stated = from_ms is not None and to_ms is not None
         if to_ms is None:
@@ -224,10 +226,10 @@ def _sided(*parts: tuple[str, exp.Expr], lookup: Lookup) -> Bounds:
     return bounds
 
 
-def _check_raw(from_ms: int | None, to_ms: int | None, view: View, registry: Registry, limits: Limits) -> None:
+def _check_raw(from_ms: int | None, to_ms: int, view: View, registry: Registry, limits: Limits) -> None:
     names = " or ".join(other.name for other in registry.coarser(view))
     hint = HINTS["coarser" if names else "recent"].format(days=limits.raw_days, views=names)
-    if from_ms is None or to_ms is None:
+    if from_ms is None:
         raise Refused("no_time_range", Rule.TIME, hint)
     if to_ms - from_ms > limits.raw_days * DAY_MS + 1:
         raise Refused("range_too_wide", Rule.TIME, hint)

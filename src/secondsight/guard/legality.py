@@ -101,6 +101,7 @@ def aggregated(family: Family, figure: Figure, group: Group) -> Figure:
         kind=Kind.INTEGER if family is Family.COUNT else figure.kind,
         unit="" if family is Family.COUNT else figure.unit,
         over_time=group.over_time or group.rows,
+        made=not group.rows,
         lagged=group.neighbours and family in (Family.LAG, Family.PICK),
         literal=False,
     )
@@ -112,7 +113,7 @@ def _form(family: Family, figure: Figure, group: Group) -> Form | None:
         case (Family.TOTAL, Form.SAMPLE | Form.EXTREME):
             return figure.form if group.instants or not figure.over_time else None
         case (Family.MEAN, Form.EXTREME):
-            return None if figure.over_time and not group.instants else Form.MEAN
+            return Form.MEAN if figure.made or group.instants or not figure.over_time else None
         case (Family.MEAN, Form.INCREASE) if figure.grain_seconds < 0:
             return None
         case (Family.GREATEST, Form.READING):
@@ -126,8 +127,8 @@ def _form(family: Family, figure: Figure, group: Group) -> Form | None:
 _LIKE: Mapping[Family, Family] = {Family.GREATEST: Family.LEAST, Family.SPREAD: Family.RANK}
 
 
-def weighted(figure: Figure, weight: Figure, group: Group) -> Figure:
-    """Return what a mean of a figure by a weight means.
+def weighted(family: Family, figure: Figure, weight: Figure, group: Group) -> Figure:
+    """Return what a mean or a rank of a figure by a weight means.
 
     Raises:
         Refused: `illegal_aggregate` where the weight is not that of the figure.
@@ -138,5 +139,6 @@ def weighted(figure: Figure, weight: Figure, group: Group) -> Figure:
         case (Form.SHARE, Form.NUMBER):
             pass
         case _:
-            return aggregated(Family.MEAN, figure, group)
-    return replace(figure, form=Form.MEAN, over_time=group.over_time or group.rows, literal=False)
+            return aggregated(family, figure, group)
+    form = Form.MEAN if family is Family.MEAN else Form.PERCENTILE
+    return replace(figure, form=form, over_time=group.over_time or group.rows, literal=False)

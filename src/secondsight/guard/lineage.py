@@ -253,7 +253,7 @@ class _Lineage:
     def _whole(self, aggregate: Aggregate, figures: Sequence[Figure], block: Block, window: exp.Expr | None) -> Figure:
         group = self._group(block, window, figures[0].origin)
         if aggregate.weighted:
-            return weighted(figures[0], figures[1], group)
+            return weighted(aggregate.family, figures[0], figures[1], group)
         each = [aggregated(aggregate.family, figure, group) for figure in figures[: aggregate.figures]]
         return each[0] if len(each) == 1 else replace(together(each, one_unit=False), form=Form.PERCENTILE)
 

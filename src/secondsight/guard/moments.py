@@ -288,6 +288,7 @@ _CALLS: Mapping[str, Callable[[exp.Expr, Lookup], Moment | None]] = {
     "yesterday": _today(1),
     "toDateTime": _to_time(1),
     "toDateTime64": _to_time(2),
+    "parseDateTimeBestEffort": _to_time(1),
     "parseDateTimeBestEffortOrNull": _to_time(1),
     "parseDateTimeBestEffortOrZero": _to_time(1),
     "fromUnixTimestamp": _to_time(1),

@@ -337,7 +337,7 @@ def _inside_alias(node: exp.Expr, name: str) -> bool:
     around = node.parent
     while around is not None and not isinstance(around, QUERIES):
         if isinstance(around, exp.Alias | exp.CTE) and around.alias == name:
-            return True
+            return not isinstance(around.parent, exp.WithFill)
         around = around.parent
     return False
 

@@ -49,7 +49,7 @@ NODES: Mapping[type[exp.Expr], frozenset[str]] = {
     exp.Order: frozenset({"expressions"}),
     exp.Ordered: frozenset({"this", "desc", "nulls_first", "with_fill"}),
     exp.WithFill: frozenset({"from_", "to", "step", "interpolate"}),
-    exp.Limit: frozenset({"expression", "expressions"}),
+    exp.Limit: frozenset({"expression", "expressions", "outer"}),
     exp.Offset: frozenset({"expression", "expressions"}),
     exp.Distinct: frozenset({"expressions", "on"}),
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "alias", "over"}),
@@ -220,6 +220,8 @@ def _set_operation(node: exp.Expr, _: Limits) -> None:
 def _limit(node: exp.Expr, limits: Limits) -> None:
     number = whole_number(node.args.get("expression"))
     _require(number is not None and number <= limits.limit, "limit_not_offered")
+    outer = node.args.get("outer")
+    _require(outer is None or (isinstance(outer, exp.Limit) and not outer.expressions and not outer.args.get("offset")))
 
 
 def _call(node: exp.Expr, _: Limits) -> None:
