@@ -101,6 +101,11 @@ class _DurableStream:
         self._partial.replace(self._path)
         _force_folder(self._path.parent)
 
+    def abort(self) -> None:
+        """Let go of the file, which never gets its name; may be called twice."""
+        self._stream.close()
+        self._partial.unlink(missing_ok=True)
+
     def writable(self) -> bool:
         """Tell that bytes may be written."""
         return True
@@ -113,8 +118,7 @@ class _DurableStream:
         if kind is None:
             self.close()
         else:
-            self._stream.close()
-            self._partial.unlink(missing_ok=True)
+            self.abort()
 
 
 def _force_folder(folder: Path) -> None:

@@ -95,7 +95,7 @@ class FileWriter:
         return self.written
 
     def abandon(self) -> None:
-        """Let go of a file that was begun; it never gets its name."""
+        """Let go of a file that was begun: on disk it never gets its name, in an object store it is an orphan."""
         if self._open is not None:
             self._open.abandon()
             self._open = None
@@ -136,6 +136,7 @@ class _OpenFile:
         return Written(self._location, size_bytes, metadata)
 
     def abandon(self) -> None:
+        self._writer.is_open = False  # else it would write its footer when it is collected
         abort = getattr(self._stream, "abort", None)
         if abort is not None:
             abort()

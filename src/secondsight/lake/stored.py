@@ -21,8 +21,8 @@ from secondsight.lake.tables import AWAY, away
 _expressions: Any = untyped_expressions  # their constructors are typed for what they parse
 
 
-def live_files(table: Table, snapshot_id: int | None = None) -> list[DataFile]:
-    """Return every file that a snapshot, or else the current one, is made of.
+def live_files(table: Table) -> list[DataFile]:
+    """Return every file that the current snapshot is made of.
 
     Raises:
         Retryable: Some metadata cannot be read.
@@ -30,7 +30,7 @@ def live_files(table: Table, snapshot_id: int | None = None) -> list[DataFile]:
     if table.current_snapshot() is None:
         return []
     try:
-        return [task.file for task in table.scan(snapshot_id=snapshot_id).plan_files()]
+        return [task.file for task in table.scan().plan_files()]
     except AWAY as error:
         raise away(error) from error
 

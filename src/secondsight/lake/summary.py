@@ -8,7 +8,7 @@ nothing new; after one that changes rows nothing is known, and slices are compar
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
@@ -41,10 +41,6 @@ class Copied:
     def since(self, first_ms: int) -> "Copied":
         """Return this without slices that end before an instant."""
         return replace(self, marks={each: mark for each, mark in self.marks.items() if each.end_ms > first_ms})
-
-    def of(self, slices: Iterable[Slice]) -> dict[Slice, Mark]:
-        """Return the marks of some slices; those that were never copied are left out."""
-        return {each: self.marks[each] for each in slices if each in self.marks}
 
 
 def copied_of(table: Table, shape: LakeTable) -> Copied:
