@@ -11,7 +11,7 @@ BENCHES = $(patsubst bench/%.py,%,$(filter-out bench/_%,$(wildcard bench/*.py)))
 WEB_SOURCES = $(shell find web -path web/node_modules -prune -o -type f -print 2>/dev/null)
 PAGES = src/secondsight/api/static/index.html
 
-.PHONY: help up check soak eval-ask bench gpu-check format lint types imports tests web-check pages wheel lock clean
+.PHONY: help up check soak eval-ask eval-guard bench gpu-check format lint types imports tests web-check pages wheel lock clean
 
 help:  ## list what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -54,6 +54,9 @@ bench:  ## list the benchmarks; make bench-NAME runs one
 
 bench-%: $(VENV)/ready
 	@$(PY) bench/$(subst -,_,$*).py
+
+eval-guard: $(VENV)/ready  ## run the cases of the SQL guard against the oracle: rates by kind
+	@PYTHONPATH=tests $(PY) tests/guard_eval.py $(ARGS)
 
 eval-ask: $(VENV)/ready  ## try the kept questions in words on the planner: treatment and figures by category
 	@PYTHONPATH=tests $(PY) tests/ask_eval.py $(ARGS)
