@@ -74,9 +74,12 @@ def test_copies_late_rows_and_compactions(rig: Rig) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("target", [0, 1], ids=["s3", "catalogue"])
-def test_faults_on_the_way(rig: Rig, proxies: tuple[FaultyProxy, FaultyProxy], target: int, fault: str) -> None:
+@pytest.mark.parametrize("often", [(3,), pytest.param((2, 4, 5, 7), marks=pytest.mark.soak)])
+def test_faults_on_the_way(
+    rig: Rig, proxies: tuple[FaultyProxy, FaultyProxy], often: tuple[int, ...], target: int, fault: str
+) -> None:
     """Every so-manyth request meets the fault; after it is over, the lake is what the store is."""
-    for number, every in enumerate((2, 3, 5)):
+    for number, every in enumerate(often):
         later(rig, 4 * (FAULTS.index(fault) + 4 * target) + number + 3)
         count = 0
 
