@@ -54,8 +54,8 @@ MESSAGES: dict[str, tuple[str, str]] = {
         "a list without an upper size is not offered",
         "give the size: groupArray(100)(...), groupUniqArray(100)(...), topK(10)(...)",
     ),
-    "unknown_name": ("no such view or column", "the views and their columns are listed under GET /v1/catalog"),
-    "no_view": ("the statement reads no view", "name one of the views after FROM; GET /v1/catalog lists them"),
+    "unknown_name": ("no such view or column", "the views and their columns are listed under GET /v1/sql/views"),
+    "no_view": ("the statement reads no view", "name one of the views after FROM; GET /v1/sql/views lists them"),
     "ambiguous_name": ("a name stands for more than one thing", "give each its own alias, and qualify columns"),
     "reserved_alias": (
         "an alias takes the name of a view, of a column of that view, or of a column that scopes rows",
