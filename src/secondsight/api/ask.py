@@ -34,7 +34,7 @@ class AskBody(Shape):
 class AskRange(Shape):
     """A half-open range of time, with the words that meant it and the zone they were read in."""
 
-    from_: str = Field(serialization_alias="from")
+    from_: Annotated[str, Field(alias="from")]
     to: str
     words: str
     zone: str

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from secondsight.ask.compile import Column, Statement, compile_figures, compile_listing
 from secondsight.ask.defaults import choose_view
+from secondsight.ask.diagnose import compile_diagnosis
 from secondsight.ask.figures import weighted_mean
 from secondsight.ask.measures import UTILISATION, unit_of
 from secondsight.ask.question import ERROR_EVENTS, Filter, Kind, Measure, Question, Ranking, Stat
@@ -215,5 +216,6 @@ _SPECIAL: Mapping[Kind, Callable[[Question, Views, int], tuple[Statement, ...]]]
     Kind.LIFETIME: _lifetime,
     Kind.EVENTS: _events,
     Kind.STRAGGLERS: _stragglers,
+    Kind.SLOW_JOB: compile_diagnosis,
     Kind.CATALOGUE: _none,
 }

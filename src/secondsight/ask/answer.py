@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from secondsight.ask.analyses import compile_question
 from secondsight.ask.compile import Statement
+from secondsight.ask.diagnose import with_evidence
 from secondsight.ask.followup import TURNS_MAXIMUM, with_context
 from secondsight.ask.format import measure_words
 from secondsight.ask.ground import grounded
@@ -151,7 +152,8 @@ def _within_cost(question: Question, planner: Planner, runner: Runner, now_ms: i
 
 def _run(question: Question, planner: Planner, runner: Runner, now_ms: int) -> Ran:
     statements = compile_question(question, planner.views, now_ms)
-    return run_statements(statements, question, runner, now_ms)
+    ran = run_statements(statements, question, runner, now_ms)
+    return replace(ran, tables=with_evidence(ran.tables, question)) if question.kind is Kind.SLOW_JOB else ran
 
 
 def _given(question: Question) -> list[str]:

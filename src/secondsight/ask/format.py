@@ -65,6 +65,8 @@ def measure_words(measure: Measure) -> str:
 
 def column_words(column: Column) -> str:
     """Return the heading of a column."""
+    if column.name.endswith("_to_median"):
+        return f"{metric_words(column.name.removesuffix('_to_median').partition('_of_')[2])} of the median"
     if column.measure is not None and "_of_" in column.name:
         return measure_words(column.measure)
     return column.name.removesuffix("_id").replace("_", " ")

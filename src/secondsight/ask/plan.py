@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.defaults import assumed_range, choose, natural_bucket
+from secondsight.ask.diagnose import LIMITS
 from secondsight.ask.measures import (
     CLOCK,
     ECC,
@@ -26,6 +27,7 @@ from secondsight.ask.measures import (
 from secondsight.ask.question import (
     COVERAGE,
     ERROR_EVENTS,
+    GPU_HOURS,
     GPUS,
     HOSTS,
     IDLE_GPU_HOURS,
@@ -161,7 +163,7 @@ def _slow_job(work: _Work) -> Question | None:
     if len(jobs) != 1:
         return clarify("which_job", "Which job do you mean? Name its id.", ("a job id",))
     question = _answer(work, Kind.SLOW_JOB, work.usual("day"), "slow_job", Measure(UTILISATION, Stat.MEAN))
-    return replace(question, dimensions=("host_id", "gpu_id"))
+    return replace(question, dimensions=("host_id", "gpu_id"), caveats=(LIMITS,))
 
 
 def _why(work: _Work) -> Question | None:
@@ -173,18 +175,20 @@ def _why(work: _Work) -> Question | None:
 
 
 def _stragglers(work: _Work) -> Question | None:
-    if not work.says("straggler"):
+    holds_back = {"hold", "holds", "holding", "held"} & set(work.reading.words) and "back" in work.reading.words
+    if not work.says("straggler") and not holds_back:
         return None
     if len(work.reading.names.get("job_id", ())) != 1:
         return clarify("which_job", "In which job? Name its id.", ("a job id",))
-    stats = (Measure(UTILISATION, Stat.MEAN), Measure(CLOCK, Stat.MEAN))
+    stats = (Measure(UTILISATION, Stat.MEAN), Measure(CLOCK, Stat.MEAN), Measure(GPU_HOURS, Stat.TOTAL))
     question = _answer(work, Kind.STRAGGLERS, work.usual("day"), "stragglers", *stats)
     return replace(question, dimensions=("host_id", "gpu_id"), caveats=(_STRAGGLER_RULE,))
 
 
 _STRAGGLER_RULE = (
     f"Rule used: a straggler is a GPU whose mean utilisation or clock lies more than {STRAGGLER_BELOW_RATIO:.0%} below "
-    "the median of the job's GPUs."
+    "the median of the job's GPUs. Held-back GPU-hours are what the job's GPUs lose if all wait for this one: an "
+    "estimate."
 )
 _REPLACEMENT_RULE = (
     "Rule used (a policy, yours may differ): any uncorrected ECC error, or an Xid 48, 63, 64, 94 or 95, in the range."
@@ -264,8 +268,14 @@ def _idle(work: _Work) -> Question | None:
     groups = ("host_id", "gpu_id") if groups == ("gpu_id",) else groups
     rank = reading.ranking
     ranking = Ranking(rank.count) if rank and rank.count else None
+    held = (Filter("job_id", ("",), negated=True),) if work.says("allocated") or "job_id" in reading.nouns else ()
     return replace(
-        question, dimensions=groups, caveats=(_idle_rule(reading),), ranking=ranking, conditions=_idle_hours(reading)
+        question,
+        dimensions=groups,
+        filters=(*question.filters, *held),
+        caveats=(_idle_rule(reading),),
+        ranking=ranking,
+        conditions=_idle_hours(reading),
     )
 
 

@@ -122,7 +122,7 @@ def read(text: str, known: Known, vocabulary: Vocabulary, zone: str, now_ms: int
         Rejected(bad_zone): There is no such time zone.
     """
     names = known.words()
-    tokens = tokenise(text, names, vocabulary.joined)
+    tokens = tokenise(text, names, vocabulary.joined, vocabulary.loose)
     tokens, read_as = vocabulary.correct(tokens, names)
     chosen = _zone(tokens, vocabulary) or zone
     times = TimeReader(tokens, Calendar(zone_of(chosen), now_ms)).read()

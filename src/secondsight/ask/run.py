@@ -12,7 +12,7 @@ from statistics import median
 
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.compile import Column, Fold, Statement
-from secondsight.ask.question import ERROR_EVENTS, GPUS, Bucket, Kind, Measure, Question, Stat
+from secondsight.ask.question import ERROR_EVENTS, GPU_HOURS, GPUS, Bucket, Kind, Measure, Question, Stat
 from secondsight.ask.sqltext import bucket_name
 from secondsight.errors import Rejected
 
@@ -358,6 +358,22 @@ def _number(cell: Cell) -> float:
     return float(cell) if isinstance(cell, int | float) else 0.0
 
 
+HELD_BACK = "held_back_gpu_hours"
+
+
+def _with_cost(table: Table) -> Table:
+    """Return a table of GPUs with the GPU-hours that the job loses where all wait for each."""
+    ratio = next((column.name for column in table.columns if column.name.endswith("ratio_to_median")), "")
+    hours = next((c.name for c in table.columns if c.measure is not None and c.measure.metric == GPU_HOURS), "")
+    if not ratio or not hours:
+        return table
+    whole = sum(_number(cell) for cell in table.cells(hours))
+    at = table.index(ratio)
+    rows = tuple((*row, max(1 - _number(row[at]), 0.0) * whole if row[at] is not None else None) for row in table.rows)
+    columns = (*table.columns, Column(HELD_BACK, "h"))
+    return replace(table, columns=columns, rows=rows, derived=table.derived | {HELD_BACK})
+
+
 def with_medians(table: Table) -> Table:
     """Return a table of GPUs with how far each figure lies below the median of all, lowest first."""
     figures = [column for column in table.columns if column.measure is not None and column.measure.stat is Stat.MEAN]
@@ -373,7 +389,7 @@ def with_medians(table: Table) -> Table:
         key=lambda row: min((_number(cell) for cell in row[len(table.columns) :] if cell is not None), default=2.0)
     )
     names = frozenset(column.name for column in columns[len(table.columns) :])
-    return replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)), derived=names)
+    return _with_cost(replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)), derived=names))
 
 
 def with_forecast(table: Table, question: Question, now_ms: int) -> Table:

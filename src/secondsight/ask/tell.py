@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from secondsight.ask.calendar import HOUR_MS
 from secondsight.ask.compile import Column
 from secondsight.ask.defaults import cuts_half_hours
+from secondsight.ask.diagnose import diagnosis_sentences
 from secondsight.ask.format import column_words, figure, local_time, measure_words, range_words
 from secondsight.ask.plan import STRAGGLER_BELOW_RATIO
 from secondsight.ask.question import ERROR_EVENTS, Bucket, Kind, Question, Stat
@@ -265,6 +266,7 @@ _SPECIAL: Mapping[Kind, Callable[[Question, Sequence[Table]], list[str]]] = {
     Kind.PERIODS: _periods,
     Kind.IDLE: _idle,
     Kind.SUMMARY: _summary,
+    Kind.SLOW_JOB: diagnosis_sentences,
 }
 
 

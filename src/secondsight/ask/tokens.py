@@ -47,29 +47,34 @@ class Token:
         return self.start + len(self.text)
 
 
-def tokenise(question: str, names: Collection[str] = (), phrases: Collection[str] = ()) -> tuple[Token, ...]:
+def tokenise(
+    question: str, names: Collection[str] = (), phrases: Collection[str] = (), words: Collection[str] = ()
+) -> tuple[Token, ...]:
     """Return the tokens of a question.
 
     Args:
         question: What was asked; only its first `QUESTION_CHARACTERS` count.
         names: Known names in small letters, kept whole whatever they hold.
         phrases: Known single words that hold a hyphen, slash or dot, kept whole.
+        words: What a word with a hyphen may fall apart into, where it is given; others are kept whole.
     """
     text = question[:QUESTION_CHARACTERS].translate(_TYPOGRAPHY)
     found: list[Token] = []
     for match in _TOKEN.finditer(text):
-        found += _tokens_of(match, names, phrases)
+        found += _tokens_of(match, names, phrases, words)
     return tuple(found)
 
 
-def _tokens_of(match: re.Match[str], names: Collection[str], phrases: Collection[str]) -> list[Token]:
+def _tokens_of(
+    match: re.Match[str], names: Collection[str], phrases: Collection[str], words: Collection[str]
+) -> list[Token]:
     kind = next(name for name in match.re.groupindex if match.group(name) is not None and name != "suffix")
     start, text = match.start(kind), match.group(kind)
     if kind == "number":
         ordinal = _ORDINAL.match((match.group("suffix") or "").lower())
         return [Token(text, text.replace(",", ""), "ordinal" if ordinal else kind, start), *_suffix(match)]
     if kind == "word":
-        return _words(text.rstrip(".':/-+"), start, names, phrases)
+        return _words(text.rstrip(".':/-+"), start, (names, phrases, words))
     return [Token(text, text.lower(), kind, start)]
 
 
@@ -83,19 +88,28 @@ def _suffix(match: re.Match[str]) -> list[Token]:
     return [] if _ORDINAL.match(text.lower()) else [Token(text, text.lower(), "word", start)]
 
 
-def _words(text: str, start: int, names: Collection[str], phrases: Collection[str]) -> list[Token]:
+def _words(text: str, start: int, known_words: tuple[Collection[str], Collection[str], Collection[str]]) -> list[Token]:
     if not text:
         return []
+    names, phrases, words = known_words
     whole = _POSSESSIVE.sub("", text.lower())
     known = text.lower() in phrases or whole in names or whole in phrases
     if known or not re.search("[-/]", text) or re.search(r"\d", text) or _is_zone(text):
         shown = text if text.lower() in phrases else text[: len(whole)]
         return [Token(shown, text.lower() if text.lower() in phrases else whole, "word", start)]
+    pieces = re.split("-", whole)
+    falls_apart = whole in words or all(_is_word(piece, words) for piece in pieces)
+    if words and len(pieces) > 1 and not falls_apart:
+        return [Token(text[: len(whole)], whole, "word", start)]
     parts: list[Token] = []
     for piece in re.finditer(r"[^-/]+", text):
         word = _POSSESSIVE.sub("", piece[0].lower())
         parts.append(Token(piece[0], word, "word", start + piece.start()))
     return parts
+
+
+def _is_word(piece: str, words: Collection[str]) -> bool:
+    return not piece or piece in words or piece.removesuffix("s") in words
 
 
 def _is_zone(text: str) -> bool:

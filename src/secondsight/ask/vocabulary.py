@@ -53,6 +53,8 @@ class Vocabulary:
     """Words that mean nothing by themselves."""
     silent: frozenset[str]
     """Words of no meaning here, and words of time."""
+    loose: frozenset[str]
+    """What a word with a hyphen may fall apart into: words that stand alone, and hyphened pieces of phrases."""
     joined: frozenset[str]
     """Words with a hyphen, slash or dot in them."""
     usual_units: Mapping[str, str]
@@ -136,11 +138,19 @@ def load_vocabulary(catalog: Catalog) -> Vocabulary:
         words=frozenset(words),
         plain=frozenset(plain),
         silent=frozenset(silent),
+        loose=frozenset(silent | {key[0] for key in found if len(key) == 1} | set(_hyphened(found))),
         joined=joined,
         usual_units=tables["plain"],
         usual={name: tuple(stats) for name, stats in tables["usual"].items()},
         additive=frozenset(tables["additive"]["words"]),
     )
+
+
+def _hyphened(phrases: Mapping[tuple[str, ...], object]) -> Iterator[str]:
+    for key in phrases:
+        for start in range(len(key)):
+            for end in range(start + 2, len(key) + 1):
+                yield "-".join(key[start:end])
 
 
 @cache
