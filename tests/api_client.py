@@ -46,9 +46,10 @@ class Client:
         response = self._connection.getresponse()
         content = response.read()
         found = {name.lower(): value for name, value in response.getheaders()}
-        if "set-cookie" in found:
-            name, _, value = found["set-cookie"].split(";")[0].partition("=")
-            self.cookies = {} if value.strip('"') == "" else {name: value}
+        for told in [value for name, value in response.getheaders() if name.lower() == "set-cookie"]:
+            name, _, value = told.split(";")[0].partition("=")
+            self.cookies.pop(name, None)
+            self.cookies |= {} if value.strip('"') == "" else {name: value}
         if found.get("content-encoding") == "gzip":
             content = decompress(content)
         return Answer(response.status, found, content)

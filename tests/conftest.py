@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("secondsight")
 
-pytest_plugins = ["clickhouse_server", "kafka_broker"]  # servers that tests of several modules share
+pytest_plugins = ["clickhouse_server", "kafka_broker", "postgresql_server"]  # servers that tests of several modules share
 
 LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_chaos", "test_log_kafka", "test_flow_")
 LONG += ("test_process_flow", "test_query_series", "test_web_pages", "test_store_")

@@ -10,8 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select
+from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select, text
 
+from postgresql_server import emptied
 from secondsight.access.audit import AuditEntry, AuditLog
 from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definitions
 from secondsight.access.identity import Identity, Role
@@ -28,9 +29,13 @@ NOW_MS = 1_700_000_000_000
 COLLECTOR = TokenSpec(Role.COLLECTOR, "t1", "agents", cluster_id="c1", region="eu", collector_pattern="*")
 
 
-@pytest.fixture
-def metadata(tmp_path: Path):
-    engine = open_metadata(str(tmp_path / "deep" / "metadata.sqlite"))
+@pytest.fixture(params=["sqlite", "postgresql"])
+def metadata(request: pytest.FixtureRequest, tmp_path: Path):
+    if request.param == "sqlite":
+        address = str(tmp_path / "deep" / "metadata.sqlite")
+    else:
+        address = emptied(request.getfixturevalue("postgresql"))
+    engine = open_metadata(address)
     yield engine
     engine.dispose()
 
@@ -51,8 +56,10 @@ def test_a_token_gives_its_identity(metadata: Engine):
 
 def test_the_store_never_holds_the_secret(metadata: Engine, tmp_path: Path):
     secret = create_token(metadata, COLLECTOR, NOW_MS).secret
+    with metadata.connect() as connection:
+        assert secret.encode() not in repr(connection.execute(select(TOKENS)).all()).encode()
     metadata.dispose()
-    for file in (tmp_path / "deep").iterdir():
+    for file in tmp_path.glob("deep/*"):
         assert secret.encode() not in file.read_bytes()
 
 
@@ -353,6 +360,31 @@ def test_several_processes_may_create_the_schema_at_once(tmp_path: Path):
     assert [results.get(timeout=60) for _ in workers] == ["ok"] * 4
     for worker in workers:
         worker.join()
+
+
+def test_several_processes_may_create_the_schema_in_postgresql_at_once(postgresql: str):
+    address = emptied(postgresql)
+    with multiprocessing.get_context("spawn").Pool(4) as pool:
+        assert pool.map(_open_address, [address] * 8) == [True] * 8
+
+
+def _open_address(address: str) -> bool:
+    engine = open_metadata(address)
+    engine.dispose()
+    return True
+
+
+def test_a_server_that_is_away_is_tried_again_later(postgresql: str):
+    engine = open_engine("postgresql+pg8000://postgres@127.0.0.1:1/postgres")
+    with pytest.raises(Retryable):
+        list_tenants(engine)
+    engine = open_metadata(emptied(postgresql))
+    add_tenant(engine, Tenant("t1", "one", NOW_MS))
+    with engine.begin() as connection:
+        ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        connection.execute(text(ended))
+    assert [tenant.tenant_id for tenant in list_tenants(engine)] == ["t1"]
+    engine.dispose()
 
 
 def test_an_older_schema_grows_and_keeps_its_rows(tmp_path: Path):

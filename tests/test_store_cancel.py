@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from clickhouse_server import clickhouse  # noqa: F401 - a fixture
 from secondsight.errors import Rejected
 from secondsight.store.cancel import AskerGone, Cancellation, cancellable
 from secondsight.store.chdb import ChdbStore

@@ -23,6 +23,10 @@ if ! { command -v prometheus && command -v vmagent; } >/dev/null && [ "$(id -u)"
   step "installing prometheus and vmagent, which the tests have write to a gateway"
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus victoria-metrics >/dev/null
 fi
+if ! ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 && [ "$(id -u)" = 0 ]; then
+  step "installing postgresql, which the tests keep metadata in"
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null
+fi
 step "servers for the tests" && bash tools/kafka.sh
 step format && "$bin/ruff" format --check --quiet src tests bench tools
 step lint && "$bin/ruff" check --quiet src tests bench tools

@@ -149,6 +149,7 @@ SESSIONS = Table(
     Column("token_id", String(32), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger, nullable=False),
+    Column("user_id", String(32), nullable=False, server_default=""),
     Index("sessions_by_expiry", "expires_ms"),
 )
 
@@ -165,7 +166,31 @@ GRANTS = Table(
     Column("denied_metrics", Text),
     Column("created_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
+    Column("source", String(20), nullable=False, server_default=""),
     Index("grants_by_subject", "subject"),
+)
+
+USERS = Table(
+    "users",
+    METADATA,
+    Column("user_id", String(32), primary_key=True),
+    Column("subject_sha256", LargeBinary(32), nullable=False, unique=True),
+    Column("role", String(20), nullable=False),
+    Column("tenant_id", String(ID_LENGTH_MAXIMUM), nullable=False),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+    Column("disabled_ms", BigInteger),
+)
+
+SIGN_INS = Table(
+    "sign_ins",
+    METADATA,
+    Column("state_sha256", LargeBinary(32), primary_key=True),
+    Column("verifier", String(128), nullable=False),
+    Column("nonce", String(64), nullable=False),
+    Column("back", Text, nullable=False, server_default=""),
+    Column("expires_ms", BigInteger, nullable=False),
 )
 
 DEFINITIONS = Table(

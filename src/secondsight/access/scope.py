@@ -158,11 +158,11 @@ def merge_scopes(scopes: Sequence[Scope]) -> tuple[Scope, ...]:
     return tuple(boxes)
 
 
-def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int) -> int:
-    """Store one grant of a subject and return its id."""
+def add_grant(metadata: Engine, subject: str, grant: Grant, now_ms: int, source: str = "") -> int:
+    """Store one grant of a subject and return its id; `source` says what gave it where that was no person."""
     row = {name: _to_text(getattr(grant, name)) for name in (*_SETS, "denied_metrics")}
     with writing(metadata) as connection:
-        values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, **row}
+        values = {"subject": subject, "tenant_id": grant.tenant_id, "created_ms": now_ms, "source": source, **row}
         made = connection.execute(insert(GRANTS).values(**values)).inserted_primary_key
         return int(made[0]) if made else 0
 

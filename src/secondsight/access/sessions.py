@@ -11,7 +11,8 @@ from sqlalchemy import Engine, delete, insert, select
 
 from secondsight.access.identity import Identity
 from secondsight.access.metadata import SESSIONS, TOKENS, reading, writing
-from secondsight.access.tokens import identity_of_row, token_id_of, unexpired
+from secondsight.access.oidc import user_identity
+from secondsight.access.tokens import identity_of_row, unexpired
 from secondsight.errors import Rejected
 
 SESSION_BYTES = 32
@@ -20,11 +21,13 @@ MS_PER_SECOND = 1000
 
 
 def start_session(metadata: Engine, identity: Identity, now_ms: int, lasts_seconds: int) -> str:
-    """Start a session of a token's holder and return its id, once; sessions that are over are forgotten."""
+    """Start a session of a token or a person and return its id, once; sessions that are over are forgotten."""
     session_id = secrets.token_urlsafe(SESSION_BYTES)
+    kind, _, holder = identity.subject.partition(":")
     row = {
         "id_sha256": _digest(session_id),
-        "token_id": token_id_of(identity),
+        "token_id": holder if kind == "token" else "",
+        "user_id": holder if kind == "user" else "",
         "created_ms": now_ms,
         "expires_ms": now_ms + lasts_seconds * MS_PER_SECOND,
     }
@@ -46,7 +49,7 @@ def session_identity(metadata: Engine, session_id: str, now_ms: int) -> Identity
     """Return who signed in.
 
     Raises:
-        Rejected(session_ended): It was ended, has expired, never was, or its token was revoked.
+        Rejected(session_ended): It was ended, has expired, never was, its token was revoked, or its person shut out.
         Rejected(token_expired).
     """
     if not _may_be_id(session_id):
@@ -56,8 +59,20 @@ def session_identity(metadata: Engine, session_id: str, now_ms: int) -> Identity
     with reading(metadata) as connection:
         row = connection.execute(live.where(TOKENS.c.revoked_ms.is_(None))).mappings().first()
     if row is None:
-        raise _ended()
+        return _user_of(metadata, session_id, now_ms)
     return unexpired(identity_of_row(row), now_ms)
+
+
+def _user_of(metadata: Engine, session_id: str, now_ms: int) -> Identity:
+    """Return the person whose session it is."""
+    mine = select(SESSIONS.c.user_id, SESSIONS.c.expires_ms).where(
+        SESSIONS.c.id_sha256 == _digest(session_id), SESSIONS.c.expires_ms > now_ms, SESSIONS.c.user_id != ""
+    )
+    with reading(metadata) as connection:
+        row = connection.execute(mine).first()
+    if row is None:
+        raise _ended()
+    return user_identity(metadata, row.user_id, row.expires_ms)
 
 
 def _digest(session_id: str) -> bytes:

@@ -25,6 +25,7 @@ from secondsight.api import (
     reference,
     series,
     session,
+    signin,
     sql,
 )
 from secondsight.api.attend import Attended
@@ -46,6 +47,7 @@ _MODULES = (
     places,
     reference,
     session,
+    signin,
     debug,
     gaps,
     ledger,

@@ -1,8 +1,9 @@
 """Say what an api can be told."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from secondsight.access.oidc import OidcConfig
 from secondsight.ask.models import ModelConfig
 from secondsight.errors import Rejected
 from secondsight.guard.budget import Budget
@@ -25,6 +26,7 @@ class ApiConfig:
         catalogue: Further catalogue files of the operator.
         static: Folder of the built pages, or None for those of this package.
         forward_bytes: Largest body that is passed on.
+        oidc: Sign-in of people by an issuer; tokens work besides.
         tls_certificate, tls_key: PEM files; both or neither. They may be replaced while the api runs.
         session_seconds: How long a sign-in lasts.
         requests_per_second, requests_burst: Requests that one token or person may send, lastingly and at once.
@@ -50,6 +52,7 @@ class ApiConfig:
     static: Path | None = None
     forward_bytes: int = 32 << 20
     forward_seconds: float = 60.0
+    oidc: OidcConfig | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     session_seconds: int = 12 * 3600

@@ -31,6 +31,7 @@ STATUS: Mapping[str, HTTPStatus] = {
     "role_cannot_read": HTTPStatus.FORBIDDEN,
     "forbidden_metric": HTTPStatus.FORBIDDEN,
     "role_cannot_operate": HTTPStatus.FORBIDDEN,
+    "sign_in_refused": HTTPStatus.FORBIDDEN,
     "role_cannot_administer": HTTPStatus.FORBIDDEN,
     "tenant_exists": HTTPStatus.CONFLICT,
     "not_found": HTTPStatus.NOT_FOUND,

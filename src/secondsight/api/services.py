@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -9,10 +10,12 @@ from sqlalchemy import Engine
 
 from secondsight.access.audit import AuditLog
 from secondsight.access.identity import Identity
+from secondsight.access.issuer import Issuer, is_jwt
 from secondsight.access.maintenance import MaintenanceWindow, windows_between
+from secondsight.access.oidc import identity_of as identity_of_claims
 from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
-from secondsight.access.tokens import Authenticator
+from secondsight.access.tokens import Authenticator, unexpired
 from secondsight.api.admission import Admission, Limits, Throttled
 from secondsight.api.config import ApiConfig
 from secondsight.api.feed import FeedLimits, Feeds
@@ -38,6 +41,7 @@ from secondsight.store.views import tables_below
 
 COOKIE = "secondsight_session"
 SCOPE_SECONDS = 5.0
+ISSUER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Services:
     sql: SqlService
     ask: AskService
     boards: BoardSource
+    issuer: Issuer | None
     feeds: Feeds
 
 
@@ -73,6 +78,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     metrics = SelfMetrics()
     boards = StoreBoards(inventory)
     gaps = GapReader(inventory, clock, planned)
+    runner = QueryRunner(store, clock, inventory, gaps)
     statements = SqlService(
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
         Register(metadata, config.sql, clock, metrics),
@@ -88,9 +94,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         clock=clock,
         authenticator=Authenticator(metadata, clock),
         inventory=inventory,
-        runner=CachedRunner(
-            QueryRunner(store, clock, inventory, gaps), AnswerCache(config.cache_bytes, clock), clock, planned, metrics
-        ),
+        runner=CachedRunner(runner, AnswerCache(config.cache_bytes, clock), clock, planned, metrics),
         gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
         selfmetrics=metrics,
@@ -99,6 +103,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         sql=statements,
         ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model)),
         boards=boards,
+        issuer=None if config.oidc is None else Issuer(config.oidc, clock),
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )
 
@@ -138,7 +143,23 @@ def authenticated(request: Request, services: Services) -> Identity:
     session_id = request.cookies.get(COOKIE, "")
     if kind.lower() != "bearer" and session_id:
         return session_identity(services.metadata, session_id, services.clock.now_ms())
-    return services.authenticator.authenticate(secret.strip() if kind.lower() == "bearer" else "")
+    secret = secret.strip() if kind.lower() == "bearer" else ""
+    if services.issuer is not None and is_jwt(secret):
+        return _of_issuer(secret, services, services.issuer)
+    return services.authenticator.authenticate(secret)
+
+
+def _of_issuer(secret: str, services: Services, issuer: Issuer) -> Identity:
+    """Return who an issuer's token is of; good ones are remembered for a moment."""
+    config = services.config.oidc
+    assert config is not None  # noqa: S101 - there is an issuer by its settings
+
+    def make() -> Identity:
+        return identity_of_claims(services.metadata, config, issuer.claims(secret), services.clock.now_ms())
+
+    key = ("issuer", sha256(secret.encode("utf-8", "surrogatepass")).digest())
+    identity: Identity = services.inventory.remember(key, ISSUER_SECONDS, make)
+    return unexpired(identity, services.clock.now_ms())
 
 
 async def admitted(

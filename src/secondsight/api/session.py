@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Request, Response
 
+from secondsight.access.audit import AuditEntry
 from secondsight.access.identity import Identity
 from secondsight.access.scope import scopes_of
 from secondsight.access.sessions import end_session, start_session
@@ -22,6 +23,13 @@ def sign_in(
     scopes_of(identity, services.metadata)
     lasts_seconds = services.config.session_seconds
     session_id = start_session(services.metadata, identity, services.clock.now_ms(), lasts_seconds)
+    set_session(response, request, session_id, lasts_seconds)
+    services.audit.record(AuditEntry(services.clock.now_ms(), identity.subject, identity.tenant_id, "sign_in"))
+    return _session(identity)
+
+
+def set_session(response: Response, request: Request, session_id: str, lasts_seconds: int) -> None:
+    """Give a browser the cookie of its session."""
     response.set_cookie(
         COOKIE,
         session_id,
@@ -31,7 +39,6 @@ def sign_in(
         httponly=True,
         samesite="strict",
     )
-    return _session(identity)
 
 
 @router.get("/v1/session")

@@ -1,0 +1,220 @@
+"""Sign-in by an issuer: what a token has to be, keys that rotate, what claims give, and the way of a browser."""
+
+import base64
+import json
+from contextlib import ExitStack
+from http.client import HTTPConnection
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from joserfc.jwk import RSAKey
+
+from api_client import Client, serving
+from oidc_issuer import issuing
+from secondsight.access.grants import list_grants
+from secondsight.access.metadata import open_metadata
+from secondsight.access.oidc import OidcConfig, OidcRule, erase
+from secondsight.access.scope import Grant, add_grant
+from secondsight.access.signins import local_path
+from secondsight.api.app import make_app
+from secondsight.api.config import ApiConfig
+from secondsight.api.services import make_services
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.config import build
+from secondsight.errors import Rejected
+from secondsight.store.client import FlightStore
+
+NOW_MS = 1_700_000_000_000
+RULES = (
+    OidcRule("groups", "gpu", tenant="t1", teams=("red",), denied_metrics=("gpu_power_watts",)),
+    OidcRule("groups", "ops", role="operator", tenant="t1"),
+    OidcRule("email", "root@example.org", role="admin", tenant="t1"),
+)
+
+
+class Front:
+    def __init__(self, folder, issuer) -> None:
+        self.issuer = issuer
+        self.clock = ManualClock(NOW_MS)
+        oidc = OidcConfig(issuer.url, issuer.client_id, rules=RULES)
+        self.config = ApiConfig(folder, oidc=oidc)
+        self.metadata = open_metadata(self.config.metadata_address)
+        store = FlightStore(self.config.store_address)
+        self.services = make_services(self.config, store, self.metadata, load_catalog(), self.clock)
+
+    def open(self):
+        """Another browser."""
+        client = Client(self.client.port)
+        self.stack.callback(client.close)
+        return client
+
+    def ask(self, token, path="/v1/session"):
+        return self.client.get(path, headers={"authorization": f"Bearer {token}"})
+
+    def code(self, token):
+        answer = self.ask(token)
+        return answer.json()["error"]["code"] if answer.status_code != 200 else "ok"
+
+
+@pytest.fixture
+def front(tmp_path):
+    with ExitStack() as stack:
+        made = Front(tmp_path, stack.enter_context(issuing()))
+        made.stack = stack
+        made.client = stack.enter_context(serving(make_app(made.services), made.config))
+        yield made
+
+
+def test_a_token_of_the_issuer_is_a_person_with_the_grants_of_the_rules(front):
+    answer = front.ask(front.issuer.token()).json()
+    assert answer == {"tenantId": "t1", "name": "A. Person", "role": "viewer"}
+    names = {one["name"] for one in front.ask(front.issuer.token(), "/v1/catalog").json()["metrics"]}
+    assert "gpu_power_watts" not in names
+    (record,) = list_grants(front.metadata, ["t1"])
+    assert record.grant == Grant("t1", teams=frozenset({"red"}), denied_metrics=frozenset({"gpu_power_watts"}))
+    assert "alice" not in record.subject
+    front.issuer.person["groups"] = ["gpu", "ops"]
+    assert front.ask(front.issuer.token()).json()["role"] == "operator"
+
+
+FAULTS = {
+    "another issuer": {"iss": "https://elsewhere.example"},
+    "another audience": {"aud": "another"},
+    "no audience": {"aud": None},
+    "no expiry": {"exp": None},
+    "no subject": {"sub": None},
+    "not yet good": {"nbf": 1_700_000_000 + 3_600},
+    "no issuer": {"iss": None},
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_token_that_was_not_made_for_us_is_refused(front, name):
+    assert front.code(front.issuer.token(**FAULTS[name])) == "token_invalid"
+
+
+def test_expiry_knows_some_leeway(front):
+    front.clock.move(600 + 20)
+    assert front.code(front.issuer.token()) in ("ok", "token_expired")
+    front.clock.move(20)
+    assert front.code(front.issuer.token()) == "token_expired"
+
+
+def test_a_signature_by_another_key_or_algorithm_is_refused(front):
+    assert front.code(front.issuer.token()) == "ok"
+    own = front.issuer.keys[-1]
+    forged = RSAKey.generate_key(2048, {"kid": own.kid})
+    assert front.code(front.issuer.token(key=forged)) == "token_invalid"
+    assert front.code(front.issuer.confused()) == "token_invalid"
+    assert front.code(front.issuer.token(algorithm="RS512")) == "token_invalid"
+    head, body, _ = front.issuer.token().split(".")
+    none = base64.urlsafe_b64encode(json.dumps({"alg": "none", "kid": own.kid}).encode()).decode().rstrip("=")
+    for text in (
+        f"{none}.{body}.",
+        f"{head}.{body}.",
+        f"{head}.{body}.AAAA",
+        "a.b.c",
+        "..",
+        "é.é.é",
+        "a" * 20_000 + "..",
+    ):
+        assert front.ask(text.encode("utf-8").decode("latin-1")).status_code == 401, text[:20]
+
+
+def test_keys_are_kept_and_looked_up_again_when_they_rotate(front):
+    for _ in range(3):
+        front.clock.move(6)
+        assert front.code(front.issuer.token()) == "ok"
+    assert front.issuer.key_reads == 1
+    front.issuer.away = True
+    front.clock.move(6)
+    assert front.code(front.issuer.token()) == "ok"
+    front.issuer.away = False
+    for kind in ("ES256", "RS256"):
+        old = front.issuer.token(iat=1)
+        front.issuer.rotate(kind)
+        front.clock.move(11)
+        assert front.code(front.issuer.token()) == "ok"
+        assert front.code(old) == "token_invalid"
+    reads = front.issuer.key_reads
+    for _ in range(5):
+        assert front.code(front.issuer.token(key=RSAKey.generate_key(2048, {"kid": "unknown"}))) == "token_invalid"
+    assert front.issuer.key_reads <= reads + 1, "a flood of unknown keys asks the issuer little"
+
+
+def test_rules_decide_who_may_sign_in(front):
+    front.issuer.person["groups"] = ["others"]
+    assert front.code(front.issuer.token()) == "no_grant"
+    front.issuer.person |= {"email": "root@example.org"}
+    assert front.ask(front.issuer.token()).json()["role"] == "admin"
+
+
+def test_grants_follow_the_claims_and_those_of_an_admin_stay(front):
+    assert front.code(front.issuer.token()) == "ok"
+    (record,) = list_grants(front.metadata, ["t1"])
+    add_grant(front.metadata, record.subject, Grant("t1", clusters=frozenset({"c9"})), NOW_MS)
+    front.issuer.person["groups"] = ["ops"]
+    assert front.code(front.issuer.token()) == "ok"
+    live = {one.grant for one in list_grants(front.metadata, ["t1"]) if one.revoked_ms is None}
+    assert live == {Grant("t1"), Grant("t1", clusters=frozenset({"c9"}))}
+
+
+def browse(front, client, path):
+    """Follow a browser from the api to the issuer and back; return the answer of the callback."""
+    sent = client.get(path)
+    assert sent.status_code == 303
+    target = urlsplit(sent.headers["location"])
+    connection = HTTPConnection(target.netloc, timeout=20)
+    connection.request("GET", f"{target.path}?{target.query}")
+    back = connection.getresponse().getheader("location")
+    connection.close()
+    parts = urlsplit(back)
+    return f"{parts.path}?{parts.query}", parse_qs(target.query)
+
+
+def test_a_browser_signs_in_by_a_code_bound_to_it(front):
+    client, other = front.open(), front.open()
+    callback, asked = browse(front, client, "/v1/session/login?back=/gpus/GPU-a")
+    assert asked["code_challenge_method"] == ["S256"]
+    assert other.get(callback).json()["error"]["code"] == "sign_in_refused", "another browser cannot finish it"
+    answer = client.get(callback)
+    assert answer.status_code == 200
+    assert 'url=/gpus/GPU-a"' in answer.text
+    assert client.get("/v1/session").json()["name"] == "A. Person"
+    assert client.get("/v1/catalog").status_code == 200
+    assert client.get(callback).status_code == 403, "a code serves once"
+
+
+def test_a_session_of_a_person_ends_when_the_person_is_shut_out(front):
+    client = front.open()
+    callback, _ = browse(front, client, "/v1/session/login")
+    cookie = dict(client.cookies)
+    client.get(callback)
+    assert cookie != client.cookies
+    (record,) = list_grants(front.metadata, ["t1"])
+    assert erase(front.metadata, record.subject.removeprefix("user:"), NOW_MS)
+    assert client.get("/v1/session").json()["error"]["code"] == "session_ended"
+    front.clock.move(6)
+    assert front.code(front.issuer.token()) == "no_grant"
+
+
+@pytest.mark.parametrize("back", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere", "x", "/a\nb", ""])
+def test_a_sign_in_leads_back_to_this_address_alone(back):
+    assert local_path(back) == "/"
+    assert local_path("/clusters/c1?x=1") == "/clusters/c1?x=1"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"issuer": "http://elsewhere.example"},
+        {"algorithms": ["HS256"]},
+        {"algorithms": ["none"]},
+        {"rules": [{"claim": "a", "value": "b", "role": "collector"}]},
+    ],
+)
+def test_settings_that_are_not_safe_are_refused(settings, tmp_path):
+    whole = {"data": tmp_path, "oidc": {"issuer": "https://i.example", "client_id": "x"} | settings}
+    with pytest.raises(Rejected):
+        build(ApiConfig, whole, "api")
