@@ -1,6 +1,6 @@
 """Say what an api can be told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from secondsight.access.oidc import OidcConfig
