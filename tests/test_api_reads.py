@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from api_client import Client, serving
@@ -133,6 +134,9 @@ def test_columns_csv_and_arrow_agree_with_rows(api):
     arrow = api.get("/v1/metrics/query", headers={"accept": "application/vnd.apache.arrow.stream"}, **asked)
     table = pa.ipc.open_stream(io.BytesIO(arrow.content)).read_all()
     assert table["value"].to_pylist() == [point[3] for point in points]
+    parquet = pq.read_table(io.BytesIO(api.get("/v1/metrics/query", format="parquet", **asked).content))
+    assert parquet["value"].to_pylist() == [point[3] for point in points]
+    assert parquet["ts"].to_pylist() == table["ts"].to_pylist()
 
 
 @pytest.mark.parametrize(

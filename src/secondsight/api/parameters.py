@@ -66,7 +66,7 @@ class SeriesParameters(PlaceParameters):
     group_by: Annotated[Word, Field(alias="groupBy", description="Labels that tell series apart, by commas.")] = ""
     limit: int | None = None
     cursor: Annotated[str, Field(max_length=16)] = ""
-    format: Annotated[str, Field(max_length=16, description="rows, columns, csv or arrow")] = ""
+    format: Annotated[str, Field(max_length=16, description="rows, columns, csv, arrow or parquet")] = ""
 
     def text(self) -> QueryText:
         """Return the query as it was written."""
@@ -93,7 +93,7 @@ class TelemetryParameters(Parameters):
     to: Time = ""
     resolution: Annotated[str, Field(max_length=16, description="auto, or a multiple of 1s.")] = ""
     aggregate: Word = ""
-    format: Annotated[str, Field(max_length=16, description="rows, columns, csv or arrow")] = ""
+    format: Annotated[str, Field(max_length=16, description="rows, columns, csv, arrow or parquet")] = ""
 
     def text(self) -> QueryText:
         """Return the query as it was written; which GPU is said by the path."""

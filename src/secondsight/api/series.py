@@ -13,18 +13,19 @@ from secondsight.api.models import ErrorAnswer, QueryAnswer, TopAnswer
 from secondsight.api.parameters import SeriesParameters, TelemetryParameters, TopParameters
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
-from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, top_json
+from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, to_parquet, top_json
 from secondsight.query.request import Filters, Format, QueryText, parse_query
 from secondsight.query.times import parse_time
 
 ARROW = "application/vnd.apache.arrow.stream"
 CSV = "text/csv"
 JSON = "application/json"
+PARQUET = "application/vnd.apache.parquet"
 _WEIGHT = re.compile(r"(0(\.[0-9]{0,3})?|1(\.0{0,3})?)")
 
 router = APIRouter(tags=["series"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
 
-Accept = Annotated[str, Header(description=f"`{ARROW}` and `{CSV}` are understood beside JSON.")]
+Accept = Annotated[str, Header(description=f"`{ARROW}`, `{PARQUET}` and `{CSV}` are understood beside JSON.")]
 
 
 @router.get("/v1/metrics/query", response_model=QueryAnswer)
@@ -85,11 +86,13 @@ def answer_query(
 
 def _written(answer: Answer, form: Format, accept: str) -> Response:
     """Return an answer in the format asked for, else in the type that the caller accepts, else as JSON."""
-    named = {Format.ARROW: ARROW, Format.CSV: CSV}.get(form) or accepted_type(accept)
+    named = {Format.ARROW: ARROW, Format.CSV: CSV, Format.PARQUET: PARQUET}.get(form) or accepted_type(accept)
     if named == ARROW:
         return Response(to_arrow(answer), media_type=ARROW)
     if named == CSV:
         return Response(to_csv(answer), media_type=CSV)
+    if named == PARQUET:
+        return Response(to_parquet(answer), media_type=PARQUET)
     return _json(to_json(answer, form))
 
 
@@ -99,7 +102,7 @@ def accepted_type(accept: str) -> str:
     The highest weight wins; of equal ones the first. A type of weight 0 is one that the caller does not want.
     """
     offers = [(_weight(parameters), name) for name, parameters in map(_media_range, accept.lower().split(","))]
-    known = [offer for offer in offers if offer[1] in (ARROW, CSV, JSON) and offer[0] > 0]
+    known = [offer for offer in offers if offer[1] in (ARROW, CSV, PARQUET, JSON) and offer[0] > 0]
     return max(known, key=lambda offer: offer[0], default=(0.0, JSON))[1]
 
 

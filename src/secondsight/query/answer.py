@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from secondsight.model import EntityKind
@@ -147,7 +148,22 @@ def to_csv(answer: Answer) -> str:
 
 
 def to_arrow(answer: Answer) -> bytes:
-    """Return an answer as an Arrow IPC stream: ts, metric, unit, aggregate, labels, value; quality in the metadata."""
+    """Return an answer as an Arrow IPC stream of `to_table`."""
+    table, sink = to_table(answer), io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def to_parquet(answer: Answer) -> bytes:
+    """Return an answer as a Parquet file of `to_table`."""
+    sink = io.BytesIO()
+    pq.write_table(to_table(answer), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def to_table(answer: Answer) -> Any:
+    """Return an answer as a table: ts, metric, unit, aggregate, labels, value; quality in the metadata."""
     names = list(dict.fromkeys(name for series in answer.series for name in series.labels))
     lengths = [series.times_ms.size for series in answer.series]
     fixed = {name: [getattr(series, name) for series in answer.series] for name in ("metric", "unit", "aggregate")}
@@ -158,11 +174,7 @@ def to_arrow(answer: Answer) -> bytes:
         "value": pa.array(_joined([series.values for series in answer.series], np.float64), pa.float64()),
     }
     quality = {key: str(value) for key, value in _quality_json(answer).items() if key != "coverage"}
-    table = pa.table(columns).replace_schema_metadata(quality | {"coverage": str(coverage_json(answer.coverage))})
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    return pa.table(columns).replace_schema_metadata(quality | {"coverage": str(coverage_json(answer.coverage))})
 
 
 def _series_codes(points: Any, names: Sequence[str]) -> tuple[I64, I64]:

@@ -23,12 +23,13 @@ RANGE_MAXIMUM_MS = 366 * 86_400_000
 
 
 class Format(StrEnum):
-    """Shape of an answer: JSON with rows or columns of points, CSV, or an Arrow stream."""
+    """Shape of an answer: JSON with rows or columns of points, CSV, an Arrow stream, or a Parquet file."""
 
     ROWS = "rows"
     COLUMNS = "columns"
     CSV = "csv"
     ARROW = "arrow"
+    PARQUET = "parquet"
 
 
 class Group(StrEnum):
