@@ -43,7 +43,7 @@ class Wall:
     """
 
     filters: Mapping[str, str]
-    told: Mapping[str, str]
+    told: Mapping[str, Sequence[str]]
     shared: bool
 
 
@@ -119,7 +119,14 @@ class Executor:
 
     def _ask(self, sql: str, marker: str, wall: Wall, seconds: float) -> Reply:
         question = Question(
-            sql, marker, seconds, limits_of(self._budget, seconds), wall.filters, wall.shared, wall.told
+            sql,
+            marker,
+            seconds,
+            limits=limits_of(self._budget, seconds),
+            filters=wall.filters,
+            shared=wall.shared,
+            scope=wall.told,
+            quota=",".join(wall.told["tenants"]),
         )
         try:
             return self._store.ask(question)
@@ -165,10 +172,9 @@ def limits_of(budget: Budget, seconds: float) -> dict[str, Any]:
 def wall_of(scope: Scope, tables: Sequence[str], *, shared: bool) -> Wall:
     """Return the wall around a caller; see `Wall`."""
     predicate = " OR ".join(_admits(box) for box in scope.boxes)
-    told = {
-        "tenants": ",".join(scope.all_tenant_ids),
-        "clusters": "" if any(box.clusters is None for box in scope.boxes) else ",".join(_clusters(scope)),
-    }
+    told: dict[str, Sequence[str]] = {"tenants": scope.all_tenant_ids}
+    if all(box.clusters is not None for box in scope.boxes):
+        told["clusters"] = _clusters(scope)
     return Wall(dict.fromkeys(tables, predicate), told, shared)
 
 

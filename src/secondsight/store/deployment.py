@@ -16,10 +16,14 @@ class Deployment:
         server: A server keeps them, which may be sent an insert twice.
         cluster: Name of the cluster, as its servers' settings have it, on all of whose replicas they are made; "" for
             one server. The servers' macros and `default_replica_path` say where replicas meet.
+        definer: User with whose rights curated views read their tables; "" for the rights of whoever asks.
+        credentials: ` USER '...' PASSWORD '...'` that a server reads its own tables with, to look products up.
     """
 
     server: bool = False
     cluster: str = ""
+    definer: str = ""
+    credentials: str = ""
 
     @property
     def on_cluster(self) -> str:

@@ -77,9 +77,9 @@ def _migrate_views(store: Store, catalog: Described, database: str, deployment: 
         )
         before = {row["name"]: row["comment"] for row in found.to_pylist()}
         made += [
-            view.create_statement(database, home, deployment.on_cluster)
+            view.create_statement(database, home, deployment)
             for view in curated_views(catalog, database)
-            if before.get(view.name) != view.fingerprint
+            if before.get(view.name) != view.fingerprint(deployment)
         ]
     if made:
         store.query(create_database(shared_database(database), deployment))

@@ -5,7 +5,7 @@ below the views, and `readonly` last, so that no word of the statement can chang
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,7 +26,8 @@ class Question:
         limits: Settings of the engine.
         filters: Table below the views, with its database -> predicate that its rows must fulfil.
         shared: Several collectors report some of the GPUs asked about.
-        scope: What a server's row policies are told of the caller.
+        scope: What a server's row policies are told of the caller: `tenants`, and `clusters` where not all are seen.
+        quota: Under which name a server counts what is asked.
     """
 
     sql: str
@@ -35,7 +36,8 @@ class Question:
     limits: Mapping[str, Any] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
     shared: bool = False
-    scope: Mapping[str, str] = field(default_factory=dict)
+    scope: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    quota: str = ""
 
     def __post_init__(self) -> None:
         """Refuse a marker that could stand for more than itself."""

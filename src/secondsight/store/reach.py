@@ -10,6 +10,7 @@ from secondsight.contracts import Store
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.client import FlightStore
 from secondsight.store.failures import StatementFailed, StoreBusy
+from secondsight.store.question import Question, Reply, asked_of
 
 _NOT_MADE = frozenset({60, 81})
 """Engine codes of a table and of a database that is not there."""
@@ -52,6 +53,10 @@ class _Others:
     ) -> Any:
         with _until_made():
             return self._store.query(sql, params, settings)
+
+    def ask(self, question: Question) -> Reply:
+        with _until_made():
+            return asked_of(self._store).ask(question)
 
     def close(self) -> None:
         self._store.close()

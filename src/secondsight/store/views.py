@@ -66,22 +66,17 @@ def curated_views(catalog: Metrics, tables: str) -> tuple[ViewSpec, ...]:
     return (_raw(scalars, tables), _fine(scalars, tables), *clusters, _events(events, tables))
 
 
-def create_products(database: str, deployment: Deployment = EMBEDDED, credentials: str = "") -> str:
-    """Return the statement for the dictionary of GPU products; safe to run twice.
-
-    Args:
-        database: Database of the tables.
-        deployment: Where they stand.
-        credentials: ` USER '...' PASSWORD '...'` that a server reads its own tables with; "" where none is asked.
-    """
+def create_products(database: str, deployment: Deployment = EMBEDDED) -> str:
+    """Return the statement for the dictionary of GPU products; safe to run twice."""
     name = f"{quoted(database)}.{quoted(PRODUCTS)}{deployment.on_cluster}"
     rows = (
         f"SELECT tenant_id, entity, argMax(gpu_model, version) AS gpu_model FROM {quoted(database)}.entities "  # noqa: S608
         "WHERE kind = 'gpu' GROUP BY tenant_id, entity"
     )
+    source = f"DB {literal(database)} QUERY {literal(rows)}{deployment.credentials}"
     return (
         f"CREATE DICTIONARY IF NOT EXISTS {name} (tenant_id String, entity String, gpu_model String) "
-        f"PRIMARY KEY tenant_id, entity SOURCE(CLICKHOUSE(DB {literal(database)} QUERY {literal(rows)}{credentials})) "
+        f"PRIMARY KEY tenant_id, entity SOURCE(CLICKHOUSE({source})) "
         "LAYOUT(COMPLEX_KEY_HASHED()) LIFETIME(MIN 20 MAX 40)"
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from secondsight.catalog.metric import Metric
+from secondsight.store.deployment import EMBEDDED, Deployment
 from secondsight.store.params import literal
 from secondsight.store.spec import quoted
 
@@ -63,23 +64,24 @@ class ViewSpec:
     shared_tail: str = ""
     bucket_seconds: int = 0
 
-    @property
-    def fingerprint(self) -> str:
+    def fingerprint(self, deployment: Deployment = EMBEDDED) -> str:
         """Return a text that changes with the definition."""
-        return hashlib.blake2b(repr(self).encode(), digest_size=8).hexdigest()
+        return hashlib.blake2b(f"{self!r} {deployment.definer}".encode(), digest_size=8).hexdigest()
 
-    def create_statement(self, tables: str, database: str, on_cluster: str = "") -> str:
+    def create_statement(self, tables: str, database: str, deployment: Deployment = EMBEDDED) -> str:
         """Return the statement that makes the view, in place of what was called so.
 
         Args:
             tables: Database of the tables.
             database: Where the view is made; in another one than the tables' it settles several collectors.
-            on_cluster: Stands after the name.
+            deployment: Where they stand.
         """
-        name = f"{quoted(database)}.{quoted(self.name)}{on_cluster}"
+        rights = f" DEFINER = {quoted(deployment.definer)} SQL SECURITY DEFINER" if deployment.definer else ""
+        name = f"{quoted(database)}.{quoted(self.name)}{deployment.on_cluster}"
         columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in self.columns)
         body = self._rows(tables) if database == tables or not self.shared_tail else self._settled_rows(tables)
-        return f"CREATE OR REPLACE VIEW {name} ({columns}) AS {body} COMMENT {literal(self.fingerprint)}"
+        comment = literal(self.fingerprint(deployment))
+        return f"CREATE OR REPLACE VIEW {name} ({columns}){rights} AS {body} COMMENT {comment}"
 
     def _rows(self, tables: str, *where: str) -> str:
         columns = [f"{column.expression} AS {quoted(column.name)}" for column in self.columns]

@@ -1,6 +1,6 @@
 """Say how a ClickHouse server is reached."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -25,6 +25,10 @@ class ClickHouseConfig:
         certificate_file, key_file: PEM files that show who asks; none if absent.
         connect_seconds: How long a connection may take to be made.
         insert_seconds: How long an insert may take.
+        question_user: Who asks what people ask in SQL: a user of its own, behind the wall that `secondsight sql --wall`
+            prints; "" where nobody may.
+        question_password_file: File that holds that user's password; none if absent.
+        view_user: User with whose rights the curated views read their tables; "" for the rights of whoever asks.
     """
 
     url: str
@@ -37,6 +41,9 @@ class ClickHouseConfig:
     key_file: Path | None = None
     connect_seconds: float = 5.0
     insert_seconds: float = 120.0
+    question_user: str = ""
+    question_password_file: Path | None = None
+    view_user: str = ""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work.
@@ -81,10 +88,18 @@ class ClickHouseConfig:
         Raises:
             Rejected: `bad_config`: its file cannot be read.
         """
-        if self.password_file is None:
-            return ""
-        try:
-            return self.password_file.read_text().strip()
-        except OSError as error:
-            message = f"clickhouse.password_file {self.password_file} cannot be read: {error.strerror}"
-            raise Rejected("bad_config", message) from error
+        return _read(self.password_file, "password_file")
+
+    def of_questions(self) -> "ClickHouseConfig":
+        """Return how the server is reached by the user who asks what people ask in SQL."""
+        return replace(self, user=self.question_user or self.user, password_file=self.question_password_file)
+
+
+def _read(path: Path | None, name: str) -> str:
+    if path is None:
+        return ""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        message = f"clickhouse.{name} {path} cannot be read: {error.strerror}"
+        raise Rejected("bad_config", message) from error

@@ -5,6 +5,7 @@ rows. A statement that a kept connection could not carry is sent once more on a 
 this changes nothing.
 """
 
+import json
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -82,7 +83,11 @@ class HttpConnections:
             self._free.release()
 
     def send(self, statement: Statement) -> bytes:
-        """Run a statement and return the bytes of its answer.
+        """Run a statement and return the bytes of its answer; see `send_counted`."""
+        return self.send_counted(statement)[0]
+
+    def send_counted(self, statement: Statement) -> tuple[bytes, Mapping[str, int]]:
+        """Run a statement and return the bytes of its answer, and what it cost: read_rows, read_bytes, ...
 
         Raises:
             Retryable: The server is away, busy or slower than it may be.
@@ -91,7 +96,8 @@ class HttpConnections:
             StatementFailed: The statement is wrong.
         """
         try:
-            return self._answer(self._send_again(statement), statement)
+            response = self._send_again(statement)
+            return self._answer(response, statement), _cost(response)
         except http.SSLError as error:
             raise _untrusted(self._config, error) from None
         except http.ReadTimeoutError as error:
@@ -138,6 +144,16 @@ class HttpConnections:
     def _away(self, what: str, error: Exception | None) -> StoreBusy:
         why = f": {_reason(error)}" if error is not None else ""
         return StoreBusy(f"ClickHouse at {self._config.url} {what}{why}", retry_after_seconds=AGAIN_SECONDS)
+
+
+def _cost(response: urllib3.BaseHTTPResponse) -> Mapping[str, int]:
+    """Return what a server says that a statement cost, as far as it can be read."""
+    try:
+        return {
+            name: int(text) for name, text in json.loads(response.headers.get("X-ClickHouse-Summary", "{}")).items()
+        }
+    except (ValueError, AttributeError):
+        return {}
 
 
 def _reason(error: Exception) -> str:

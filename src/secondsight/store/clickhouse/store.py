@@ -5,6 +5,7 @@ the server as well. A statement that outlives its deadline is killed at the serv
 carries a token of its own, by which the server knows it again where a broken connection had it sent twice.
 """
 
+import json
 import threading
 import uuid
 from collections.abc import Mapping
@@ -20,21 +21,24 @@ from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clickhouse.http import HttpConnections, Statement
 from secondsight.store.clickhouse.text import insert_body, setting_texts, split_params
 from secondsight.store.deployment import Deployment
-from secondsight.store.failures import StoreBusy
-from secondsight.store.params import parameter_texts
+from secondsight.store.failures import StoreBusy, failure_of
+from secondsight.store.params import literal, parameter_texts
+from secondsight.store.question import Question, Reply, filter_setting
 from secondsight.store.schema import create_database
 from secondsight.store.statement import (
     ANSWER_GRACE_SECONDS,
     DEADLINE_SECONDS,
+    KILL_GRACE_SECONDS,
     WAIT_FOR_READER_SECONDS,
     is_read,
     kill_after_seconds,
     kill_statement,
     marked,
 )
+from secondsight.store.views import shared_database
 from secondsight.store.watchdog import Watchdog
 
-WRITERS = 4
+WRITERS, QUESTIONS = 4, 16
 _READS = {"readonly": 2, "cancel_http_readonly_queries_on_client_close": 1}
 _ANSWERS = {"default_format": "ArrowStream", "output_format_arrow_compression_method": "none"}
 _WRITES = {"optimize_on_insert": 0, "async_insert": 0}
@@ -68,6 +72,7 @@ class ClickHouseStore:
         self._closed = False
         self._reading = HttpConnections(config, readers)
         self._writing = HttpConnections(config, WRITERS)
+        self._asking = HttpConnections(config.of_questions(), QUESTIONS)
         self._making = threading.Lock()
         self._made = read_only
         self._watchdog = Watchdog(self._kill, clock or SystemClock())
@@ -75,7 +80,9 @@ class ClickHouseStore:
     @property
     def deployment(self) -> Deployment:
         """Return how tables are made here."""
-        return Deployment(server=True, cluster=self._config.cluster)
+        config = self._config
+        credentials = f" USER {literal(config.user)} PASSWORD {literal(config.password())}"
+        return Deployment(server=True, cluster=config.cluster, definer=config.view_user, credentials=credentials)
 
     def insert(self, table: str, data: Any, settings: Mapping[str, Any] | None = None) -> None:
         """Insert an Arrow table; columns X_hi and X_lo of uint64 make the column X of type UInt128.
@@ -127,9 +134,45 @@ class ClickHouseStore:
             answer = connections.send(statement)
         return pa.ipc.open_stream(answer).read_all() if answer else pa.table({})
 
+    def ask(self, question: Question) -> Reply:
+        """Run a question of somebody outside, as the user of questions.
+
+        The server's row policies read whose rows may be seen from `log_comment`, which no word of the statement can
+        change, as `readonly` goes with it.
+
+        Raises:
+            Rejected(sql_not_offered): There is no such user.
+            Retryable, QueryLimited, StatementFailed: As `query`.
+        """
+        if not self._config.question_user:
+            raise Rejected("sql_not_offered", "no user asks the server in SQL", "set clickhouse.question_user")
+        if not is_read(question.sql):
+            raise failure_of("Code: 164. only reads are asked (READONLY)")
+        home = shared_database(self._config.database) if question.shared else self._config.database
+        told = {
+            "database": home,
+            **setting_texts({**_ANSWERS, "cancel_http_readonly_queries_on_client_close": 1, **question.limits}),
+            "additional_table_filters": filter_setting(question.filters),
+            "log_comment": json.dumps(dict(question.scope)),
+            "quota_key": question.quota,
+            "readonly": "1",
+        }
+        deadline_seconds = question.deadline_seconds + KILL_GRACE_SECONDS
+        patience_seconds = max(deadline_seconds, 0.0) + ANSWER_GRACE_SECONDS
+        statement = Statement(marked(question.sql, question.marker).encode(), told, patience_seconds)
+        with (
+            ended_by(partial(self._kill, question.marker, sync=True)),
+            self._asking.turn(0.0),
+            self._watchdog.watching(question.marker, deadline_seconds),
+        ):
+            answer, cost = self._asking.send_counted(statement)
+        rows = pa.ipc.open_stream(answer).read_all() if answer else pa.table({})
+        return Reply(rows, cost.get("read_rows", 0), cost.get("read_bytes", 0))
+
     def close(self) -> None:
         """Close all connections; may be called twice."""
         self._closed = True
+        self._asking.close()
         self._watchdog.close()
         self._reading.close()
         self._writing.close()
@@ -151,6 +194,6 @@ class ClickHouseStore:
     def _told(self, settings: Mapping[str, Any]) -> dict[str, str]:
         return {"database": self._config.database, **setting_texts(settings)}
 
-    def _kill(self, marker: str) -> None:
-        kill = kill_statement(marker, self.deployment.on_cluster)
+    def _kill(self, marker: str, *, sync: bool = False) -> None:
+        kill = kill_statement(marker, Deployment(cluster=self._config.cluster).on_cluster, sync=sync)
         self._writing.send(Statement(kill.encode(), {}, self._config.connect_seconds + ANSWER_GRACE_SECONDS))
