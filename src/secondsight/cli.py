@@ -20,6 +20,7 @@ from secondsight.administer.debug import add_debug
 from secondsight.administer.events import add_events
 from secondsight.administer.grants import add_grants
 from secondsight.administer.health import add_doctor, add_status
+from secondsight.administer.history import add_history
 from secondsight.administer.plans import add_plans, add_stages
 from secondsight.administer.retention import add_retention
 from secondsight.administer.sql import add_sql
@@ -35,7 +36,7 @@ WRONG_USE = frozenset(
     {"bad_config", "bad_data", "bad_fleet", "bad_history", "bad_listen", "bad_zone", "bad_time", "unknown_incident"}
 )
 WRONG_USE |= {"bad_budget", "bad_expiry", "bad_quota", "bad_rule", "bad_stage", "token_spec_invalid"}
-WRONG_USE |= {"bad_retention", "bad_site"}
+WRONG_USE |= {"bad_retention", "bad_site", "unknown_form"}
 """Codes of refusals that mean that a command was used wrongly: exit code 2."""
 DEFAULT_SERVER = "http://127.0.0.1:8470"
 
@@ -375,6 +376,7 @@ def _add_import(commands: "argparse._SubParsersAction[_Parser]") -> None:
     forms = imports.add_subparsers(title="forms", metavar="FORM", required=True, parser_class=_Parser)
     text = "read output of nvidia-smi or rocm-smi in any form: CSV, XML, -q, -L, dmon, pmon, JSON"
     example = "secondsight import smi gpus.csv --timezone Europe/Berlin --to http://127.0.0.1:8470 --host node-7 ..."
+    add_history(forms, _command)
     smi = _command(forms, "smi", text, _import_smi, example)
     smi.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files of one host; - reads standard input")
     smi.add_argument("--timezone", metavar="ZONE", help="zone of local times: Europe/Berlin, UTC, +02:00")
