@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from secondsight.access.oidc import OidcConfig, OidcRule
 from secondsight.agent.client.enrol import EnrolSettings
 from secondsight.agent.config import AgentConfig
 from secondsight.agent.dcgm.config import DcgmSettings
@@ -66,6 +67,8 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[lake]", LakeConfig, "What copies the tables into a lake of open files."),
     ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
+    ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),
+    ("[[api.oidc.rules]]", OidcRule, "What a claim gives; may stand several times."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
     ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),
 )
