@@ -90,7 +90,7 @@ def forms(system: str) -> bool:
 
 def ask(question: str, server: Endpoint, store: Store, kind: str = "openai") -> tuple[Answer, list[DraftRecord]]:
     """Return the answer with a model, and every draft that went on record."""
-    model = make_model(ModelConfig(kind, server.url, "tiny", key="hush-hush"))
+    model = make_model(ModelConfig(kind, server.url, "tiny", key_variable="KEY"), {"KEY": "hush-hush"})
     drafts: list[DraftRecord] = []
     assistant = Assistant(planner(), model)
     found = assistant.answer(Asked(question, "UTC"), KNOWN, store.run, NOW_MS, drafts.append)
@@ -270,7 +270,7 @@ def test_texts_of_the_data_reach_a_model_quoted_and_change_nothing(column: str) 
         }
 
     with endpoint(obedient) as server:
-        model = make_model(ModelConfig("openai", server.url, "tiny"))
+        model = make_model(ModelConfig("openai", server.url, "tiny"), {})
         found = Assistant(planner(), model).answer(Asked(SPOKEN, "UTC"), KNOWN, poisoned, NOW_MS, lambda _: None)
     assert found.text == "It was 81 °C."
     assert len(found.dropped) == 2
@@ -279,7 +279,7 @@ def test_texts_of_the_data_reach_a_model_quoted_and_change_nothing(column: str) 
 @pytest.mark.parametrize(("said", "error"), [(503, Retryable), (429, Retryable), (401, Permanent), (302, Permanent)])
 def test_an_endpoint_that_fails_fails_in_kind_and_names_no_key(said: int, error: type[Exception]) -> None:
     with endpoint(lambda *_: said) as server:
-        model = make_model(ModelConfig("openai", server.url, "tiny", key="hush-hush"))
+        model = make_model(ModelConfig("openai", server.url, "tiny", key_variable="KEY"), {"KEY": "hush-hush"})
         assert model is not None
         with pytest.raises(error) as caught:
             model.complete("s", [Message("user", "q")])
@@ -287,7 +287,7 @@ def test_an_endpoint_that_fails_fails_in_kind_and_names_no_key(said: int, error:
 
 
 def test_a_model_that_is_away_leaves_the_planner_s_answer(store: Store) -> None:
-    model = make_model(ModelConfig("openai", "http://127.0.0.1:9", "tiny", timeout_seconds=0.5))
+    model = make_model(ModelConfig("openai", "http://127.0.0.1:9", "tiny", timeout_seconds=0.5), {})
     drafts: list[DraftRecord] = []
     asked = Asked("Average utilisation by cluster yesterday", "UTC")
     found = Assistant(planner(), model).answer(asked, KNOWN, store.run, NOW_MS, drafts.append)
@@ -331,12 +331,12 @@ def test_a_name_that_is_not_the_caller_s_is_refused_whoever_names_it(store: Stor
 def test_a_key_comes_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("from-a-file\n")
     with endpoint(lambda *_: {}) as server:
-        model = make_model(ModelConfig("openai", server.url, "tiny", key_file=tmp_path / "key"))
+        model = make_model(ModelConfig("openai", server.url, "tiny", key_file=tmp_path / "key"), {})
         assert model is not None
         model.complete("s", [])
     assert "from-a-file" in json.dumps(server.headers)
     with pytest.raises(Rejected):
-        make_model(ModelConfig("openai", "http://127.0.0.1:1", "tiny", key_file=tmp_path / "none"))
+        make_model(ModelConfig("openai", "http://127.0.0.1:1", "tiny", key_file=tmp_path / "none"), {})
 
 
 @pytest.mark.parametrize(

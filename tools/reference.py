@@ -26,6 +26,7 @@ from secondsight.agent.simulate.reader import SimulatedGpus
 from secondsight.agent.smi.config import SmiSettings
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.api.config import ApiConfig
+from secondsight.ask.models import ModelConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
 from secondsight.lake.config import CatalogConfig, LakeConfig
@@ -67,6 +68,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[lake]", LakeConfig, "What copies the tables into a lake of open files."),
     ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
+    ("[api.model]", ModelConfig, "A language model for questions in words; none is needed."),
     ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),
     ("[[api.oidc.rules]]", OidcRule, "What a claim gives; may stand several times."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),

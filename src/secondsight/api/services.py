@@ -1,5 +1,6 @@
 """Hold what the routes share, and turn a request into the scope of whoever sent it."""
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -101,7 +102,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         audit=AuditLog(metadata),
         admission=Admission(_limits(config), clock),
         sql=statements,
-        ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model)),
+        ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model, os.environ)),
         boards=boards,
         issuer=None if config.oidc is None else Issuer(config.oidc, clock),
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),

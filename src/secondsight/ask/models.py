@@ -6,7 +6,7 @@ into an error. What a model says is text of an untrusted author.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, Protocol
@@ -51,8 +51,8 @@ class ModelConfig:
         kind: `none`, `openai` (any endpoint that speaks its chat completions) or `anthropic`.
         url: Address up to the version: `http://127.0.0.1:11434/v1`, `https://api.anthropic.com/v1`.
         model: Name of the model at that address.
-        key: API key; better in `key_file` or the environment.
         key_file: File that holds the API key.
+        key_variable: Variable of the environment that holds it, where there is no file.
         timeout_seconds: How long one completion may take, > 0.
         tokens: Most tokens of one completion, > 0.
     """
@@ -60,8 +60,8 @@ class ModelConfig:
     kind: str = "none"
     url: str = ""
     model: str = ""
-    key: str = field(default="", repr=False)
     key_file: Path | None = None
+    key_variable: str = ""
     timeout_seconds: float = 30.0
     tokens: int = 1_500
 
@@ -81,21 +81,21 @@ class ModelConfig:
             raise Rejected("bad_config", "deadline and tokens of a model must be positive")
 
 
-def make_model(config: ModelConfig) -> LanguageModel | None:
-    """Return the model of some settings, or None where there is none.
+def make_model(config: ModelConfig, environment: Mapping[str, str]) -> LanguageModel | None:
+    """Return the model of some settings, or None where there is none; its key comes from a file or the environment.
 
     Raises:
         Rejected(bad_config): The key's file cannot be read.
     """
     if config.kind == "none":
         return None
-    key = _key(config)
+    key = _key(config, environment)
     return OpenAiModel(config, key) if config.kind == "openai" else AnthropicModel(config, key)
 
 
-def _key(config: ModelConfig) -> str:
+def _key(config: ModelConfig, environment: Mapping[str, str]) -> str:
     if config.key_file is None:
-        return config.key
+        return environment.get(config.key_variable, "")
     try:
         return config.key_file.read_text(encoding="utf-8").strip()
     except OSError as error:
