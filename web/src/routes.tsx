@@ -11,10 +11,12 @@ export const PAGES: readonly PageLink[] = [
   { to: "/jobs", name: "Jobs", icon: "jobs", group: 0, isMain: true },
   { to: "/models", name: "Models", icon: "models", group: 0 },
   { to: "/explore", name: "Explore", icon: "explore", group: 1 },
+  { to: "/ask", name: "Ask", icon: "ask", group: 1, isMain: true },
   { to: "/events", name: "Events", icon: "events", group: 1 },
   { to: "/gaps", name: "Gaps", icon: "gaps", group: 2 },
   { to: "/collectors", name: "Collectors", icon: "collectors", group: 2 },
   { to: "/catalog", name: "Catalogue", icon: "catalogue", group: 2 },
+  { to: "/admin", name: "Admin", icon: "admin", group: 2 },
 ];
 
 const GpuPage = lazy(() => import("./features/gpu/gpu_page").then((page) => ({ default: page.GpuPage })));
@@ -45,6 +47,10 @@ const CollectorsPage = lazy(() =>
 const CataloguePage = lazy(() =>
   import("./features/catalogue/catalogue_page").then((page) => ({ default: page.CataloguePage })),
 );
+const AdminPage = lazy(() =>
+  import("./features/admin/admin_page").then((page) => ({ default: page.AdminPage })),
+);
+const AskPage = lazy(() => import("./features/ask/ask_page").then((page) => ({ default: page.AskPage })));
 
 const WHOLE: Record<string, ComponentType> = {
   "/": FleetPage,
@@ -57,6 +63,8 @@ const WHOLE: Record<string, ComponentType> = {
   "/gaps": GapsPage,
   "/collectors": CollectorsPage,
   "/catalog": CataloguePage,
+  "/admin": AdminPage,
+  "/ask": AskPage,
 };
 
 /** Addresses with names in them; what they match is decoded. */

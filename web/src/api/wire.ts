@@ -32,6 +32,14 @@ export type WireDebug = Schemas["DebugList"];
 export type WireMap = Schemas["MapAnswer"];
 export type WireCell = Schemas["CellAnswer"];
 export type WireSearch = Schemas["SearchPage"];
+export type WireAsk = Schemas["AskAnswer"];
+export type WireAskTable = Schemas["AskTable"];
+export type WireSqlResult = Schemas["SqlResult"];
+export type WireViews = Schemas["ViewList"];
+export type WireTenants = Schemas["TenantPage"];
+export type WireGrants = Schemas["GrantPage"];
+export type WireTokens = Schemas["TokenPage"];
+export type WireAudit = Schemas["AuditPage"];
 export type WireSession = Schemas["SessionAnswer"];
 
 /** What answers say about themselves; lists say less than series. */

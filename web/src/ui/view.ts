@@ -17,6 +17,8 @@ export interface View {
   /** What is on the screen, half open. */
   span: { from: number; to: number };
   actions: WindowActions;
+  /** Go to another address. */
+  go: (to: string) => void;
   /** Change parameters of the address in place. */
   set: (changes: Changes) => void;
   defaultRange: string;
@@ -48,6 +50,7 @@ export function useView(defaultRange: string): View {
     now,
     span,
     actions: windowActions({ place, window, span, defaultRange }),
+    go: navigate,
     set: (changes) => navigate(withParams(place, changes), { replace: true }),
     defaultRange,
   };

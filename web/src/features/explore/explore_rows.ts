@@ -77,7 +77,7 @@ function lineOf(summary: SeriesSummary, metric: WireMetric | undefined): RowLine
 function ghostsOf(lines: readonly RowLine[], columns: Columns): RowLine[] {
   return lines.flatMap((line) => {
     const column = `${line.column ?? ""}${BEFORE}`;
-    if (line.isQuiet === true || !(column in columns.values)) return [];
+    if (!(column in columns.values)) return [];
     return [
       { ...line, column, label: `${line.label}, before`, dash: [4, 3], width: 1, stroke: "ghost" as const },
     ];
@@ -131,8 +131,10 @@ export function explore(
       Object.assign(values, band.values);
       specs.push({ ...shared, lines: band.lines });
     } else {
-      const lines = mine.map((each) => lineOf(each, metric)).reverse();
-      specs.push({ ...shared, lines: [...ghostsOf(lines, all), ...lines] });
+      const lines = mine.map((each) => lineOf(each, metric));
+      const quiet = lines.filter((line) => line.isQuiet === true);
+      const named = lines.filter((line) => line.isQuiet !== true);
+      specs.push({ ...shared, lines: [...quiet, ...named, ...ghostsOf(named, all)] });
     }
   }
   const more = found.reduce((sum, answer) => sum + Math.max(0, answer.total - answer.series.length), 0);

@@ -5,7 +5,9 @@ import { type ReactNode, useMemo } from "react";
 import type { Happening } from "../../api/events";
 import { type Catalog, catalogQuery, type Gpu, unitOf } from "../../api/fleet";
 import { type Grouped, groupedQuery } from "../../api/grouped";
-import { rankStragglers } from "../../model/stragglers";
+import type { Cell } from "../../model/columns";
+import { evenStep, heatStep } from "../../model/heat";
+import { medians, rankStragglers } from "../../model/stragglers";
 import { fixedParams, parseResolution } from "../../model/window";
 import { nameOf } from "../../panels/gpu_columns";
 import { gpuPath } from "../../panels/ladder";
@@ -26,6 +28,8 @@ const CHOICES = [
   { value: "gpu_power_watts", label: "Power" },
   { value: "gpu_temperature_celsius", label: "Heat" },
 ] as const;
+/** Behind by so much is the end of the scale. */
+const LAG_MOST_RATIO = 0.4;
 const AROUND_MS = 150_000;
 const GPUS_MAXIMUM = 1024;
 
@@ -51,6 +55,12 @@ function toRows(found: Grouped | undefined, names: ReadonlyMap<string, Gpu>): St
 function formatter(metric: string, catalog: Catalog | undefined): (value: number) => string {
   const unit = unitOf(catalog, metric);
   return (value) => formatValue(value, metric, unit);
+}
+
+/** Step of heat by how far a value is behind the median of its window. */
+function lagStep(value: Cell, median: Cell): number | null {
+  if (value === null || median === null) return null;
+  return median <= 0 ? 0 : evenStep(Math.max(0, 1 - value / median), LAG_MOST_RATIO);
 }
 
 export interface LagProps {
@@ -82,6 +92,11 @@ export function Lag({ kind, name, view, events, children }: LagProps) {
   const slotMs = parseResolution(found?.meta.resolution ?? "") ?? 1000;
   const isHeat = metric === "gpu_temperature_celsius";
   const ranking = useMemo(() => (isHeat ? [] : rankStragglers(rows, windows)), [rows, windows, isHeat]);
+  const stepOf = useMemo(() => {
+    if (isHeat) return (value: Cell) => heatStep(value);
+    const middle = medians(rows, windows);
+    return (value: Cell, column: number) => lagStep(value, middle[column] ?? null);
+  }, [rows, windows, isHeat]);
   const marked = clearStraggler(ranking, windows)?.key ?? null;
   const say = useMemo(() => formatter(metric, catalog), [metric, catalog]);
   const label = CHOICES.find(({ value }) => value === metric)?.label ?? metric;
@@ -94,7 +109,7 @@ export function Lag({ kind, name, view, events, children }: LagProps) {
       <div className="strip-head">
         <h2>{label} by GPU</h2>
         <span className="sub">
-          {rows.length} GPUs × {windows} windows
+          {rows.length} GPUs × {windows} windows{isHeat ? "" : ", darker is further behind the median"}
         </span>
         <Segment
           label="strip shows"
@@ -108,7 +123,7 @@ export function Lag({ kind, name, view, events, children }: LagProps) {
         ts={found?.columns.ts ?? []}
         slotMs={slotMs}
         x={timeline.x}
-        isHeat={isHeat}
+        stepOf={stepOf}
         marked={marked}
         say={say}
         label={`${label} of ${rows.length} GPUs over ${windows} windows; the list of stragglers says who is behind`}

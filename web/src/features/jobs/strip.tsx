@@ -6,7 +6,6 @@ import { GUTTER_PX } from "../../chart/options";
 import { colour, useThemeRevision } from "../../chart/theme";
 import { useWidth } from "../../chart/time_axis";
 import type { Cell } from "../../model/columns";
-import { evenStep, heatStep } from "../../model/heat";
 import { formatClock } from "../../ui/times";
 
 export interface StripRow {
@@ -21,8 +20,8 @@ export interface StripProps {
   ts: readonly number[];
   slotMs: number;
   x: readonly [number, number];
-  /** True where values are degrees, which have a scale of their own. */
-  isHeat: boolean;
+  /** Step of the scale of heat for a value in a column; null where there is none. */
+  stepOf: (value: Cell, column: number) => number | null;
   /** Row that holds back the others. */
   marked: string | null;
   say: (value: number) => string;
@@ -60,18 +59,6 @@ export function placeRows(rows: readonly StripRow[]): Places {
   return { rowPx, height: top, tops, hosts };
 }
 
-function extremes(rows: readonly StripRow[]): [number, number] {
-  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
-  for (const { values } of rows) {
-    for (const value of values) {
-      if (value === null) continue;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
-    }
-  }
-  return low <= high ? [Math.min(low, high * 0.5), high] : [0, 1];
-}
-
 function paint(canvas: HTMLCanvasElement, props: StripProps, places: Places, width: number): void {
   const pen = canvas.getContext("2d");
   if (pen === null) return;
@@ -80,17 +67,14 @@ function paint(canvas: HTMLCanvasElement, props: StripProps, places: Places, wid
   canvas.height = Math.round(places.height * ratio);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, places.height);
-  const { rows, ts, slotMs, x, isHeat } = props;
-  const [low, high] = extremes(rows);
-  const scale = isHeat ? "h" : "q";
+  const { rows, ts, slotMs, x, stepOf } = props;
   const at = (ms: number) => ((ms - x[0]) / (x[1] - x[0])) * width;
   const cellPx = Math.max(1, (slotMs / (x[1] - x[0])) * width);
   rows.forEach((row, index) => {
     const top = places.tops[index] ?? 0;
     ts.forEach((instant, column) => {
-      const value = row.values[column] ?? null;
-      const step = isHeat ? heatStep(value) : evenStep(value === null ? null : value - low, high - low);
-      pen.fillStyle = step === null ? colour("surface-2") : colour(`${scale}${step}`);
+      const step = stepOf(row.values[column] ?? null, column);
+      pen.fillStyle = step === null ? colour("surface-2") : colour(`h${step}`);
       pen.fillRect(at(instant), top, cellPx + 0.5, places.rowPx - 1);
     });
   });
@@ -134,7 +118,7 @@ export function Strip(props: StripProps) {
     if (element === null || outer === 0) return;
     inNextFrame(element, () => paint(element, props, places, width));
     return () => forgetFrame(element);
-  }, [rows, props.ts, props.x[0], props.x[1], places, width, theme]);
+  }, [rows, props.stepOf, props.ts, props.x[0], props.x[1], places, width, theme]);
   return (
     <div className="strip-row">
       <div className="strip-hosts" style={{ height: places.height }}>

@@ -79,10 +79,10 @@ const CLUSTER_GAP = 24;
 const COLUMNS_MAXIMUM = 16;
 const CELLS = [16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
 const LABELLED: Metrics = {
-  cellWidth: 30,
+  cellWidth: 28,
   cellHeight: 24,
   gap: 1,
-  hostName: 92,
+  hostName: 80,
   rackHead: 18,
   rackGap: 20,
   labelled: true,

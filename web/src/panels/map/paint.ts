@@ -5,6 +5,9 @@ import type { Tone } from "../../ui/icon";
 import { type Cells, type MapMetric, NO_DATA } from "./cells";
 import type { MapLayout } from "./layout";
 
+/** Longer names are drawn narrower. */
+const HOST_NAME_PX = 76;
+
 export interface Painting {
   layout: MapLayout;
   cells: Cells;
@@ -135,7 +138,8 @@ function paintLabels(pen: Pen, painting: Painting, namesOnly: boolean): void {
   pen.textAlign = "left";
   for (const rack of layout.racks) {
     pen.fillStyle = colour("text-2");
-    for (const host of rack.hosts) pen.fillText(host.host, host.x, host.y + layout.cellHeight / 2 + 1, 88);
+    for (const host of rack.hosts)
+      pen.fillText(host.host, host.x, host.y + layout.cellHeight / 2 + 1, HOST_NAME_PX);
   }
 }
 

@@ -1,0 +1,170 @@
+/** One answer: how the question was read, what is said, the chart, the figures, the SQL, the caveats. */
+
+import type { ReactNode } from "react";
+import type { WireAsk, WireAskTable } from "../../api/wire";
+import { canCopy, useCopied } from "../../ui/copy_as";
+import { Icon, Shape } from "../../ui/icon";
+import { Panel } from "../../ui/panel";
+import { RowsTable } from "../../ui/rows_table";
+import { formatRange } from "../../ui/times";
+import { AnswerChart } from "./answer_chart";
+
+interface Chip {
+  name: string;
+  value: string;
+  title?: string;
+}
+
+function chipsOf({ interpretation }: WireAsk): Chip[] {
+  const { metrics, aggregation, dimensions, filter, timeRange } = interpretation;
+  const filters = Object.entries(filter).map(([name, values]) => ({ name, value: values.join(", ") }));
+  const time =
+    timeRange === null
+      ? []
+      : [
+          {
+            name: timeRange.assumed ? "time, assumed" : "time",
+            value: `${formatRange(Date.parse(timeRange.from), Date.parse(timeRange.to))} UTC`,
+            title: timeRange.words,
+          },
+        ];
+  const all = [
+    { name: "metric", value: metrics.join(", ") },
+    { name: "as", value: aggregation.join(", ") },
+    ...filters,
+    { name: "by", value: dimensions.join(", ") },
+    ...time,
+  ];
+  return all.filter(({ value }) => value !== "");
+}
+
+function Chips({ chips }: { chips: readonly Chip[] }) {
+  if (chips.length === 0) return null;
+  return (
+    <div className="chips">
+      <span>Read as</span>
+      {chips.map((chip) => (
+        <span key={chip.name} className="chip" title={chip.title}>
+          <span>{chip.name}</span>
+          <b>{chip.value}</b>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+/** Figures of a sentence in bold; whole numbers of a time or a name stay as they are. */
+function withFigures(text: string): ReactNode[] {
+  return text
+    .split(/(\d[\d,]*(?:\.\d+)?(?:\s?(?:%|°C|k?W|MW|[KMGT]i?B(?:\/s)?|GPU-hours|hours?|s|ms))?)/)
+    .map((piece, at) =>
+      // biome-ignore lint/suspicious/noArrayIndexKey: pieces of one sentence keep their places
+      at % 2 === 1 ? <b key={at}>{piece}</b> : piece,
+    );
+}
+
+function Sql({ answer }: { answer: WireAsk }) {
+  const { copied, copy } = useCopied();
+  if (answer.sql.length === 0) return null;
+  return (
+    <details className="sql">
+      <summary>
+        SQL{" "}
+        <span>
+          {answer.freeSql ? `written by ${answer.model}` : "written by the planner"}, run through the guard
+        </span>
+      </summary>
+      {answer.sql.map((one) => (
+        <div key={one.name}>
+          <pre>{one.sql}</pre>
+          {canCopy() && (
+            <button type="button" className="control small" onClick={() => void copy(one.name, one.sql)}>
+              {copied === one.name ? "Copied" : "Copy"}
+            </button>
+          )}
+          <a className="link" href={`/ask?way=sql&sql=${encodeURIComponent(one.sql)}`}>
+            Open as SQL
+          </a>
+        </div>
+      ))}
+    </details>
+  );
+}
+
+function Figures({ table }: { table: WireAskTable }) {
+  return (
+    <>
+      <RowsTable label={table.name} columns={table.columns} rows={table.rows} height={308} />
+      {table.truncated && (
+        <p className="panel-note">The table was cut here; a narrower question shows the rest.</p>
+      )}
+    </>
+  );
+}
+
+function Suggestions({
+  title,
+  options,
+  onAsk,
+}: {
+  title: string;
+  options: readonly string[];
+  onAsk: (question: string) => void;
+}) {
+  if (options.length === 0) return null;
+  return (
+    <Panel title={title}>
+      <div className="suggestions">
+        {options.map((option) => (
+          <button key={option} type="button" className="link" onClick={() => onAsk(option)}>
+            {option}
+          </button>
+        ))}
+      </div>
+    </Panel>
+  );
+}
+
+const HEADS: Record<string, { title: string; options: string }> = {
+  clarify: { title: "Which of these do you mean?", options: "Choose one" },
+  refuse: { title: "Not answered", options: "You may ask instead" },
+  unanswerable: { title: "This cannot be answered from what is measured", options: "You may ask instead" },
+};
+
+export function AnswerView({ answer, onAsk }: { answer: WireAsk; onAsk: (question: string) => void }) {
+  const head = HEADS[answer.treatment];
+  const [table, ...others] = answer.tables;
+  return (
+    <>
+      <Chips chips={chipsOf(answer)} />
+      <div className="ask-body">
+        <section className="panel answer" aria-label="Answer" aria-live="polite">
+          {head !== undefined && (
+            <h2 className="answer-head">
+              {answer.treatment === "refuse" ? <Icon name="lock" size={16} /> : <Shape tone="none" />}
+              {head.title}
+            </h2>
+          )}
+          <p className="answer-text">{withFigures(answer.text)}</p>
+          {table !== undefined && <AnswerChart table={table} chart={answer.chart} />}
+          {[...(table === undefined ? [] : [table]), ...others].map((each) => (
+            <Figures key={each.name} table={each} />
+          ))}
+          <Sql answer={answer} />
+        </section>
+        <aside className="side" aria-label="About this answer">
+          <Suggestions title={head?.options ?? "Then ask"} options={answer.suggestions} onAsk={onAsk} />
+          {answer.caveats.length > 0 && (
+            <Panel title="Caveats">
+              <ul className="caveats">
+                {answer.caveats.map((caveat) => (
+                  <li key={caveat}>{caveat}</li>
+                ))}
+              </ul>
+            </Panel>
+          )}
+        </aside>
+      </div>
+    </>
+  );
+}
