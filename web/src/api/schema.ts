@@ -4315,7 +4315,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;
@@ -4323,7 +4323,7 @@ export interface operations {
                 cursor?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -5303,7 +5303,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;
@@ -5311,7 +5311,7 @@ export interface operations {
                 cursor?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -5400,11 +5400,11 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -5794,7 +5794,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;
@@ -5802,7 +5802,7 @@ export interface operations {
                 cursor?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -6248,11 +6248,11 @@ export interface operations {
                 groupBy?: string;
                 limit?: number | null;
                 cursor?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path?: never;
@@ -6330,7 +6330,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;
@@ -6338,7 +6338,7 @@ export interface operations {
                 cursor?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -6497,7 +6497,7 @@ export interface operations {
                 /** @description auto, or a multiple of 1s. */
                 resolution?: string;
                 aggregate?: string;
-                /** @description rows, columns, csv or arrow */
+                /** @description rows, columns, csv, arrow or parquet */
                 format?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;
@@ -6505,7 +6505,7 @@ export interface operations {
                 cursor?: string;
             };
             header?: {
-                /** @description `application/vnd.apache.arrow.stream` and `text/csv` are understood beside JSON. */
+                /** @description `application/vnd.apache.arrow.stream`, `application/vnd.apache.parquet` and `text/csv` are understood beside JSON. */
                 accept?: string;
             };
             path: {
@@ -6820,7 +6820,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": string;
+                    "text/html": unknown;
                 };
             };
             /** @description Bad Request */
@@ -6829,7 +6829,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Unauthorized */
@@ -6838,7 +6838,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Forbidden */
@@ -6847,7 +6847,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Not Found */
@@ -6856,7 +6856,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
             /** @description Validation Error */
@@ -6874,7 +6874,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/html": components["schemas"]["ErrorAnswer"];
+                    "application/json": components["schemas"]["ErrorAnswer"];
                 };
             };
         };
