@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, say, send, send_text, show
+from secondsight.config import build, read_settings
 from secondsight.errors import Rejected
 
 CSV_TYPE = "text/csv"
@@ -27,23 +30,29 @@ def add_sql(commands: Commands, add: AddCommand, add_server: AddServer) -> None:
     sql.add_argument("statement", nargs="?", default="-", metavar="SQL", help="one SELECT; - reads standard input")
     what = sql.add_mutually_exclusive_group()
     what.add_argument("--views", nargs="?", const="", metavar="VIEW", help="list the views, or the columns of one")
+    what.add_argument("--wall", action="store_true", help="print what guards SQL on a ClickHouse server, as DDL")
     what.add_argument("--replay", metavar="ID", help="ask a question of the audit again (admins)")
     form = sql.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the whole answer as JSON")
     form.add_argument("--csv", action="store_true", help="the rows as CSV")
+    sql.add_argument("--tenant", default="", metavar="ID", help="only what you may see of this tenant")
+    sql.add_argument("--config", type=Path, metavar="FILE", help="TOML file with [api], for --wall")
     add_server(sql)
 
 
 def _sql(arguments: argparse.Namespace) -> int:
+    if arguments.wall:
+        return _wall(arguments)
     if arguments.views is not None:
         return _views(arguments)
     if arguments.replay is not None:
         return _replay(arguments)
     text = sys.stdin.read() if arguments.statement == "-" else arguments.statement
+    body = {"sql": text, "tenant": arguments.tenant}
     if arguments.csv:
-        sys.stdout.write(send_text(arguments, "POST", "/v1/sql", {"sql": text}, CSV_TYPE))
+        sys.stdout.write(send_text(arguments, "POST", "/v1/sql", body, CSV_TYPE))
         return 0
-    answer = send(arguments, "POST", "/v1/sql", {"sql": text})
+    answer = send(arguments, "POST", "/v1/sql", body)
     return say(json.dumps(answer, indent=2)) if arguments.json else _table(answer)
 
 
@@ -56,6 +65,34 @@ def _replay(arguments: argparse.Namespace) -> int:
     same = {True: "the rows are those of then", False: "the rows are others than then", None: "there were no rows then"}
     _table(answer["result"])
     return say(same[answer["same"]])
+
+
+def _wall(arguments: argparse.Namespace) -> int:
+    from secondsight.api.config import ApiConfig
+    from secondsight.catalog.load import load_catalog
+    from secondsight.store.clickhouse.config import ClickHouseConfig
+    from secondsight.store.clickhouse.wall import Wall, wall_statements
+    from secondsight.store.deployment import Deployment
+
+    settings = {"data": "data", **read_settings(arguments.config, os.environ, "api")}
+    config = build(ApiConfig, settings, "api")
+    server = config.clickhouse or ClickHouseConfig("http://127.0.0.1:8123", user="secondsight_reader")
+    budget = config.sql
+    wall = Wall(
+        asker=server.question_user or "secondsight_questions",
+        reader=server.view_user or "secondsight_views",
+        killer=server.user,
+        seconds=budget.seconds,
+        memory_bytes=budget.memory_bytes,
+        read_rows=budget.read_rows,
+        threads=budget.threads,
+        daily_questions=budget.daily_questions_per_tenant,
+        daily_rows=budget.daily_rows_per_tenant,
+        daily_seconds=budget.daily_seconds_per_tenant,
+    )
+    deployment = Deployment(server=True, cluster=server.cluster)
+    statements = wall_statements(load_catalog(config.catalogue), server.database, wall, deployment)
+    return say(";\n".join(statements) + ";")
 
 
 def _views(arguments: argparse.Namespace) -> int:

@@ -7,17 +7,20 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Header, Query, Response
 from pydantic import Field
 
-from secondsight.access.scope import Scope
+from secondsight.access.metadata import ID_LENGTH_MAXIMUM
+from secondsight.access.scope import Scope, united
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Parameters
 from secondsight.api.series import ARROW, CSV
 from secondsight.api.services import Caller, Reader, Shared, scope_now
 from secondsight.api.sqlforms import SqlResult, written
+from secondsight.errors import Rejected
 from secondsight.guard.views import describe
 
 T = TypeVar("T")
@@ -29,9 +32,13 @@ _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sql")
 
 
 class SqlRequest(Shape):
-    """One SELECT over the curated views that `GET /v1/sql/views` describes."""
+    """One SELECT over the curated views that `GET /v1/sql/views` describes.
+
+    `tenant` narrows it to grants in that tenant, for those who have grants of several kinds.
+    """
 
     sql: Annotated[str, Field(max_length=TEXT_LENGTH_MAXIMUM)]
+    tenant: Annotated[str, Field(max_length=ID_LENGTH_MAXIMUM)] = ""
 
 
 class SqlParameters(Parameters):
@@ -90,7 +97,8 @@ async def sql(
     accept: Accept = "",
 ) -> Response:
     """Return the rows of a statement that the caller may see. It ends when its client goes."""
-    return await off_loop(lambda: written(services.sql.ask(asked.sql, scope), form.format, accept))
+    mine = within(scope, asked.tenant)
+    return await off_loop(lambda: written(services.sql.ask(asked.sql, mine), form.format, accept))
 
 
 @router.get("/v1/sql/views")
@@ -98,6 +106,21 @@ def views(services: Shared, scope: Reader) -> ViewList:
     """Return the views, with their columns, units, and what may be computed of them."""
     denied = frozenset.intersection(*(box.denied_metrics for box in scope.boxes))
     return ViewList(views=[ViewAnswer(**view) for view in describe(services.catalog, denied)])
+
+
+def within(scope: Scope, tenant_id: str) -> Scope:
+    """Return what of a scope lies in one tenant, all of it where none is named.
+
+    Raises:
+        Rejected(no_grant): Nothing does.
+    """
+    if not tenant_id:
+        return scope
+    boxes = [replace(box, tenant_ids=(tenant_id,)) for box in scope.boxes if tenant_id in box.tenant_ids]
+    found = united(boxes)
+    if found is None:
+        raise Rejected("no_grant", "you have no grant to read in that tenant", "ask an administrator for a grant")
+    return found
 
 
 async def off_loop(run: Callable[[], T]) -> T:
