@@ -29,9 +29,11 @@ from secondsight.api.config import ApiConfig
 from secondsight.ask.models import ModelConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
+from secondsight.lake.cold_config import ColdConfig
 from secondsight.lake.config import CatalogConfig, LakeConfig
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.process.config import ServeConfig
+from secondsight.retire.config import RetentionConfig
 from secondsight.rollup.config import RollupConfig
 from secondsight.store.clickhouse.config import ClickHouseConfig
 
@@ -67,10 +69,12 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[rollup]", RollupConfig, "What makes rollups of 5 min, 1 h and 1 d."),
     ("[lake]", LakeConfig, "What copies the tables into a lake of open files."),
     ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
+    ("[retention]", RetentionConfig, "What drops old rows of the hot store, once the lake has them."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
-    ("[api.model]", ModelConfig, "A language model for questions in words; none is needed."),
     ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),
     ("[[api.oidc.rules]]", OidcRule, "What a claim gives; may stand several times."),
+    ("[api.model]", ModelConfig, "A language model for questions in words; none is needed."),
+    ("[api.cold]", ColdConfig, "How the api reads from the lake; `[api.cold.catalog]` is as `[lake.catalog]`."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
     ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),
 )

@@ -7,6 +7,7 @@ from secondsight.access.oidc import OidcConfig
 from secondsight.ask.models import ModelConfig
 from secondsight.errors import Rejected
 from secondsight.guard.budget import Budget
+from secondsight.lake.cold_config import ColdConfig
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.schema import DATABASE
 
@@ -38,6 +39,7 @@ class ApiConfig:
         cache_bytes: About what kept answers may take; 0 keeps none.
         sql: What questions in SQL may cost.
         model: A language model for questions in words; without one the built-in planner answers.
+        cold: Reads from the lake, of what the hot store no longer has.
         debug_values_per_second: What debug sessions of a tenant may add together, where it has no budget of its own.
     """
 
@@ -68,6 +70,7 @@ class ApiConfig:
     tenant_live_streams: int = 1_000
     sql: Budget = field(default_factory=Budget)
     model: ModelConfig = field(default_factory=ModelConfig)
+    cold: ColdConfig = field(default_factory=ColdConfig)
     keep_alive_seconds: int = 75
     stop_seconds: int = 10
 

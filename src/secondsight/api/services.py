@@ -14,6 +14,7 @@ from secondsight.access.identity import Identity
 from secondsight.access.issuer import Issuer, is_jwt
 from secondsight.access.maintenance import MaintenanceWindow, windows_between
 from secondsight.access.oidc import identity_of as identity_of_claims
+from secondsight.access.retention import read_floors
 from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator, unexpired
@@ -29,10 +30,13 @@ from secondsight.guard.execute import Executor
 from secondsight.guard.quality import QualityReader
 from secondsight.guard.register import Register
 from secondsight.guard.service import SqlService
+from secondsight.lake.cold_pool import ColdPool
 from secondsight.query.board import BoardSource, StoreBoards
 from secondsight.query.cache import AnswerCache, CachedRunner
+from secondsight.query.cold import ColdTier
 from secondsight.query.fleet import FleetReader
 from secondsight.query.gapreader import GapReader
+from secondsight.query.health import HealthReader
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
 from secondsight.query.run import QueryRunner
@@ -59,6 +63,7 @@ class Services:
     runner: CachedRunner
     gaps: GapReader
     fleet: FleetReader
+    health: HealthReader
     selfmetrics: SelfMetrics
     audit: AuditLog
     admission: Admission
@@ -79,7 +84,8 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     metrics = SelfMetrics()
     boards = StoreBoards(inventory)
     gaps = GapReader(inventory, clock, planned)
-    runner = QueryRunner(store, clock, inventory, gaps)
+    cold = ColdTier(ColdPool(config.cold, config.data), lambda: read_floors(metadata), inventory)
+    runner = QueryRunner(store, clock, inventory, gaps, cold)
     statements = SqlService(
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
         Register(metadata, config.sql, clock, metrics),
@@ -98,6 +104,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         runner=CachedRunner(runner, AnswerCache(config.cache_bytes, clock), clock, planned, metrics),
         gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
+        health=HealthReader(inventory, clock, planned),
         selfmetrics=metrics,
         audit=AuditLog(metadata),
         admission=Admission(_limits(config), clock),
