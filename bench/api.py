@@ -179,13 +179,13 @@ def _pairs(end_ms: int) -> dict[str, tuple[Paths, Paths]]:
         return _promql(f'{METRICS[number % 3]}{{UUID="{gpu}"}}', end_ms - span_ms, end_ms - 1000, "1s")
 
     def cluster_here(number: int) -> str:
-        to_ms = end_ms - number % 10 * 30_000
+        to_ms = end_ms - number % 5 * 30_000
         asked = {"metric": METRICS[number % 3], "groupBy": "cluster", "resolution": "30s", "format": "columns"}
-        return f"/v1/metrics/query?{urlencode(asked | {'from': to_ms - span_ms + 300_000, 'to': to_ms})}"
+        return f"/v1/metrics/query?{urlencode(asked | {'from': to_ms - span_ms // 2, 'to': to_ms})}"
 
     def cluster_there(number: int) -> str:
-        to_ms = end_ms - number % 10 * 30_000
-        return _promql(f"avg(avg_over_time({METRICS[number % 3]}[30s]))", to_ms - span_ms + 330_000, to_ms, "30s")
+        to_ms = end_ms - number % 5 * 30_000
+        return _promql(f"avg(avg_over_time({METRICS[number % 3]}[30s]))", to_ms - span_ms // 2 + 30_000, to_ms, "30s")
 
     def top_here(number: int) -> str:
         at_ms = end_ms - number * 1000

@@ -460,3 +460,14 @@ def test_the_search_finds_what_is_in_scope(api):
     for match in page["matches"]:
         assert api.get(match["links"]["self"]).status_code == 200
     assert api.get("/v1/search", q=" ").json()["error"]["code"] == "bad_search"
+
+
+def test_health_comes_with_evidence(api):
+    fleet = api.get("/v1/fleet").json()["health"]
+    assert (fleet["worst"], fleet["healthy"], fleet["unavailable"]) == ("unavailable", 2, 1)
+    assert fleet["reasons"] == {"no_telemetry": 1}
+    (silent,) = api.get("/v1/gpus", health="unavailable").json()["gpus"]
+    assert silent["gpuId"] == "GPU-c"
+    assert silent["health"]["evidence"][0]["rule"] == "no_telemetry"
+    assert api.get("/v1/gpus/GPU-a").json()["health"] == {"verdict": "healthy", "evidence": []}
+    assert api.get("/v1/gpus", health="fine").json()["error"]["code"] == "bad_health"

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends
+from fastapi import APIRouter, Body, Depends, Query
 
 from secondsight.access.audit import AuditEntry, write_entries
 from secondsight.access.debug import (
@@ -21,11 +21,12 @@ from secondsight.access.identity import Identity, Role
 from secondsight.access.sampling import COARSE_MS, FULL_MS, live_rules, metric_stages
 from secondsight.access.scope import Scope
 from secondsight.api.models import DebugAnswer, DebugList, DebugRequest, ErrorAnswer
+from secondsight.api.parameters import PageParameters, next_cursor
 from secondsight.api.services import Caller, Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.gateway.policy import Tables, told_to
 from secondsight.model import EntityKind
-from secondsight.query.request import Filters
+from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.targets import Reporting, one_place, reporting
 from secondsight.query.times import format_time
 
@@ -84,8 +85,10 @@ def start(services: Shared, caller: Operator, scope: Reader, asked: Annotated[De
 
 
 @router.get("/v1/debug")
-def sessions(services: Shared, scope: Reader) -> DebugList:
+def sessions(services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> DebugList:
     """Return the debug sessions in scope, those that run first."""
+    first = parse_cursor(asked.cursor)
+    end = first + parse_limit(asked.limit)
     now_ms = services.clock.now_ms()
     mine = [one for one in sessions_since(services.metadata, now_ms - DAY_MS) if _is_in(one, scope)]
     active = [one for one in mine if one.is_active(now_ms)]
@@ -96,7 +99,9 @@ def sessions(services: Shared, scope: Reader) -> DebugList:
     used = sum(one.values_per_second for one in active)
     ordered = sorted(mine, key=lambda one: (not one.is_active(now_ms), -one.start_ms))
     return DebugList(
-        sessions=[_answer(one, now_ms) for one in ordered],
+        sessions=[_answer(one, now_ms) for one in ordered[first:end]],
+        total=len(ordered),
+        next_cursor=next_cursor(end, len(ordered)),
         budget_values_per_second=budget,
         free_values_per_second=max(budget - used, 0),
     )

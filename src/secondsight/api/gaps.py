@@ -160,9 +160,11 @@ class MaintenanceAnswer(Shape):
 
 
 class MaintenanceList(Shape):
-    """Planned work that is under way, to come, or ended in the range."""
+    """Planned work that is under way, to come, or ended in the range; a page of it."""
 
     windows: list[MaintenanceAnswer]
+    total: int
+    next_cursor: str | None
 
 
 @router.post("/v1/maintenance", status_code=201)
@@ -181,7 +183,7 @@ def announce(
     made = add_windows(services.metadata, windows)
     for window in made:
         _audit(services, window, "maintenance_start", caller.subject)
-    return MaintenanceList(windows=[_window(one, now_ms) for one in made])
+    return MaintenanceList(windows=[_window(one, now_ms) for one in made], total=len(made), next_cursor=None)
 
 
 class MaintenanceParameters(PageParameters):
@@ -199,7 +201,12 @@ def planned(services: Shared, scope: Reader, asked: Annotated[MaintenanceParamet
     found = windows_between(services.metadata, scope.all_tenant_ids, from_ms, to_ms)
     mine = [one for one in found if scope.admits_cluster(one.tenant_id, one.cluster_id)]
     start = parse_cursor(asked.cursor)
-    return MaintenanceList(windows=[_window(one, now_ms) for one in mine[start : start + parse_limit(asked.limit)]])
+    end = start + parse_limit(asked.limit)
+    return MaintenanceList(
+        windows=[_window(one, now_ms) for one in mine[start:end]],
+        total=len(mine),
+        next_cursor=next_cursor(end, len(mine)),
+    )
 
 
 @router.delete("/v1/maintenance/{window_id}")

@@ -138,6 +138,32 @@ class StatusCounts(Shape):
     unknown: int
 
 
+class EvidenceAnswer(Shape):
+    """What a verdict rests on."""
+
+    rule: str
+    since: str | None
+    text: str
+
+
+class VerdictAnswer(Shape):
+    """How a GPU is: unavailable, degraded, unknown or healthy, and why."""
+
+    verdict: str
+    evidence: list[EvidenceAnswer]
+
+
+class HealthCounts(Shape):
+    """GPUs by verdict, the worst verdict of all, and how many GPUs each kind of evidence is of."""
+
+    worst: str
+    unavailable: int
+    degraded: int
+    unknown: int
+    healthy: int
+    reasons: dict[str, int]
+
+
 class GpuAnswer(Shape):
     """One GPU as it is now; `values` are the newest ones, by metric."""
 
@@ -153,6 +179,7 @@ class GpuAnswer(Shape):
     owner_team: str
     model_id: str
     status: str
+    health: VerdictAnswer
     last_seen: str | None
     values: dict[str, float | None]
     links: dict[str, str]
@@ -171,6 +198,7 @@ class FleetAnswer(Shape):
     """Sums over every GPU in scope; figures are of those that report."""
 
     gpus: StatusCounts
+    health: HealthCounts
     hosts: int
     clusters: int
     power_watts: float | None
@@ -203,6 +231,7 @@ class PlaceAnswer(Shape):
     host_id: str | None = None
     hosts: int
     gpus: StatusCounts
+    health: HealthCounts
     power_watts: float | None
     utilization_ratio: float | None
     links: dict[str, str]
@@ -249,9 +278,11 @@ class MetricAnswer(Shape):
 
 
 class CatalogAnswer(Shape):
-    """The metrics that the caller may read."""
+    """The metrics that the caller may read, or a page of them."""
 
     metrics: list[MetricAnswer]
+    total: int
+    next_cursor: str | None
 
 
 class CollectorAnswer(Shape):
@@ -331,5 +362,7 @@ class DebugList(Shape):
     """Sessions that run or ended in the last day, and what is left of the budget."""
 
     sessions: list[DebugAnswer]
+    total: int
+    next_cursor: str | None
     budget_values_per_second: int
     free_values_per_second: int

@@ -35,6 +35,7 @@ class GpuListParameters(PageParameters):
     job: Names = ""
     team: Names = ""
     status: Annotated[str, Field(max_length=64, description="reporting, silent, lost, unknown")] = ""
+    health: Annotated[str, Field(max_length=64, description="unavailable, degraded, unknown, healthy")] = ""
 
 
 class PlaceParameters(Parameters):

@@ -1,6 +1,7 @@
 """Serve the ladder from the fleet down to one GPU, as it is now."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import quote
 
@@ -11,18 +12,23 @@ from secondsight.api.models import (
     ClusterPage,
     CoverageAnswer,
     ErrorAnswer,
+    EvidenceAnswer,
     FleetAnswer,
     GpuAnswer,
     GpuPage,
+    HealthCounts,
     Hottest,
     PlaceAnswer,
     StatusCounts,
+    VerdictAnswer,
 )
-from secondsight.api.parameters import GpuListParameters, PageParameters
+from secondsight.api.parameters import GpuListParameters, PageParameters, words_of
 from secondsight.api.services import Reader, Shared
+from secondsight.catalog.health import Health
 from secondsight.errors import Rejected
 from secondsight.query.answer import coverage_json
 from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
+from secondsight.query.health import Key, Verdict
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time
 
@@ -35,10 +41,12 @@ router = APIRouter(tags=["fleet"], responses={404: {"model": ErrorAnswer}})
 def fleet(services: Shared, scope: Reader) -> FleetAnswer:
     """Return sums over every GPU in scope as it is now."""
     now = services.fleet.read(scope)
+    verdicts = services.health.read(now, scope)
     summary = summarise(now.gpus)
     idle = now.progress.idle
     return FleetAnswer(
         gpus=_counts(summary, len(now.gpus)),
+        health=_health_of(now.gpus, verdicts),
         hosts=summary.hosts,
         clusters=summary.clusters,
         power_watts=summary.power_watts,
@@ -58,24 +66,29 @@ def fleet(services: Shared, scope: Reader) -> FleetAnswer:
 def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Query()]) -> GpuPage:
     """Return GPUs in order of cluster, host and index."""
     _check_status(asked.status)
+    wanted = _checked_health(asked.health)
     now = services.fleet.read(scope)
-    return _gpu_page(now, [gpu for gpu in now.gpus if _admits(asked, gpu)], asked)
+    verdicts = services.health.read(now, scope)
+    found = [gpu for gpu in now.gpus if _admits(asked, gpu) and (not wanted or verdicts[_key(gpu)].health in wanted)]
+    return _gpu_page(now, found, asked, verdicts)
 
 
 @router.get("/v1/gpus/{gpu_id}")
 def gpu(gpu_id: str, services: Shared, scope: Reader) -> GpuAnswer:
     """Return one GPU as it is now."""
-    return _gpu(services.fleet.gpu(gpu_id, scope))
+    found = services.fleet.gpu(gpu_id, scope)
+    return _gpu(found, services.health.read(services.fleet.read(scope), scope)[_key(found)])
 
 
 @router.get("/v1/clusters")
 def clusters(services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> ClusterPage:
     """Return clusters with sums over their GPUs."""
     now = services.fleet.read(scope)
+    verdicts = services.health.read(now, scope)
     groups = list(grouped(now.gpus, "cluster_id").values())
     page, cursor = _page(groups, asked)
     return ClusterPage(
-        clusters=[_place(members) for members in page],
+        clusters=[_place(members, verdicts) for members in page],
         total=len(groups),
         next_cursor=cursor,
         complete_through=_time(now.progress.complete_through_ms),
@@ -89,14 +102,15 @@ def cluster(
 ) -> ClusterAnswer:
     """Return one cluster and its hosts."""
     now = services.fleet.read(scope)
+    verdicts = services.health.read(now, scope)
     members = [gpu for gpu in now.gpus if gpu.cluster_id == cluster_id]
     if not members:
         raise not_found("cluster", cluster_id)
     hosts = list(grouped(members, "host_id").values())
     page, cursor = _page(hosts, asked)
     return ClusterAnswer(
-        cluster=_place(members),
-        hosts=[_place(on_host, host_id=on_host[0].host_id) for on_host in page],
+        cluster=_place(members, verdicts),
+        hosts=[_place(on_host, verdicts, host_id=on_host[0].host_id) for on_host in page],
         total=len(hosts),
         next_cursor=cursor,
         complete_through=_time(now.progress.complete_through_ms),
@@ -111,13 +125,15 @@ def node_gpus(host_id: str, services: Shared, scope: Reader, asked: Annotated[Pa
     members = [gpu for gpu in now.gpus if gpu.host_id == host_id]
     if not members:
         raise not_found("host", host_id)
-    return _gpu_page(now, members, asked)
+    return _gpu_page(now, members, asked, services.health.read(now, scope))
 
 
-def _gpu_page(now: FleetNow, found: Sequence[GpuNow], asked: PageParameters) -> GpuPage:
+def _gpu_page(
+    now: FleetNow, found: Sequence[GpuNow], asked: PageParameters, verdicts: Mapping[Key, Verdict]
+) -> GpuPage:
     page, cursor = _page(found, asked)
     return GpuPage(
-        gpus=[_gpu(gpu) for gpu in page],
+        gpus=[_gpu(gpu, verdicts[_key(gpu)]) for gpu in page],
         total=len(found),
         next_cursor=cursor,
         complete_through=_time(now.progress.complete_through_ms),
@@ -129,6 +145,18 @@ def _page(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str |
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     return items[start:end], str(end) if end < len(items) else None
+
+
+def _checked_health(text: str) -> frozenset[str]:
+    """Return the verdicts of a list.
+
+    Raises:
+        Rejected(bad_health): One is none.
+    """
+    names = frozenset(words_of(text))
+    if not names <= set(Health):
+        raise Rejected("bad_health", f"health cannot be {text[:80]!r}", f"legal: {', '.join(Health)}")
+    return names
 
 
 def _check_status(text: str) -> None:
@@ -149,7 +177,7 @@ def _admits(asked: GpuListParameters, gpu: GpuNow) -> bool:
     return all(not names or value in names.split(",") for names, value in wanted)
 
 
-def _gpu(gpu: GpuNow) -> GpuAnswer:
+def _gpu(gpu: GpuNow, verdict: Verdict) -> GpuAnswer:
     path = f"/v1/gpus/{quote(gpu.gpu_id, safe='')}"
     return GpuAnswer(
         tenant_id=gpu.tenant_id,
@@ -164,6 +192,7 @@ def _gpu(gpu: GpuNow) -> GpuAnswer:
         owner_team=gpu.owner_team,
         model_id=gpu.model_id,
         status=gpu.status.value,
+        health=_verdict(verdict),
         last_seen=_time(gpu.last_seen_ms),
         values=dict(gpu.values),
         links={
@@ -175,7 +204,7 @@ def _gpu(gpu: GpuNow) -> GpuAnswer:
     )
 
 
-def _place(members: Sequence[GpuNow], host_id: str | None = None) -> PlaceAnswer:
+def _place(members: Sequence[GpuNow], verdicts: Mapping[Key, Verdict], host_id: str | None = None) -> PlaceAnswer:
     first, summary = members[0], summarise(members)
     cluster_path = f"/v1/clusters/{quote(first.cluster_id, safe='')}"
     host_link = {} if host_id is None else {"gpus": f"/v1/nodes/{quote(host_id, safe='')}/gpus"}
@@ -185,9 +214,30 @@ def _place(members: Sequence[GpuNow], host_id: str | None = None) -> PlaceAnswer
         host_id=host_id,
         hosts=summary.hosts,
         gpus=_counts(summary, len(members)),
+        health=_health_of(members, verdicts),
         power_watts=summary.power_watts,
         utilization_ratio=summary.utilization_ratio,
         links={"cluster": cluster_path, **host_link},
+    )
+
+
+def _key(gpu: GpuNow) -> Key:
+    return (gpu.tenant_id, gpu.cluster_id, gpu.host_id, gpu.gpu_id)
+
+
+def _verdict(verdict: Verdict) -> VerdictAnswer:
+    evidence = [EvidenceAnswer(rule=one.rule, since=_time(one.since_ms), text=one.text) for one in verdict.evidence]
+    return VerdictAnswer(verdict=verdict.health.value, evidence=evidence)
+
+
+def _health_of(gpus: Sequence[GpuNow], verdicts: Mapping[Key, Verdict]) -> HealthCounts:
+    """Return how many GPUs are how, worst first, and by what evidence."""
+    found = [verdicts[_key(gpu)] for gpu in gpus]
+    counts = Counter(one.health.value for one in found)
+    reasons = Counter(one.rule for each in found for one in each.evidence)
+    worst = next((health for health in Health if counts[health.value]), Health.UNKNOWN)
+    return HealthCounts(
+        worst=worst.value, **{health.value: counts[health.value] for health in Health}, reasons=dict(reasons)
     )
 
 

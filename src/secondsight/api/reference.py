@@ -16,9 +16,16 @@ router = APIRouter(tags=["reference"])
 
 
 @router.get("/v1/catalog")
-def catalog(services: Shared, scope: Reader) -> CatalogAnswer:
-    """Return the metrics that the caller may read."""
-    return CatalogAnswer(metrics=[_metric(metric) for metric in services.catalog.metrics if scope.shows(metric.name)])
+def catalog(services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> CatalogAnswer:
+    """Return the metrics that the caller may read, all of them where no limit is named."""
+    shown = [metric for metric in services.catalog.metrics if scope.shows(metric.name)]
+    start = parse_cursor(asked.cursor)
+    end = start + (parse_limit(asked.limit) if asked.limit is not None else len(shown))
+    return CatalogAnswer(
+        metrics=[_metric(metric) for metric in shown[start:end]],
+        total=len(shown),
+        next_cursor=next_cursor(end, len(shown)),
+    )
 
 
 @router.get("/v1/collectors")

@@ -35,6 +35,7 @@ EPOCH_SECONDS = 0.25
 KEPT_SECONDS = 60.0
 QUIET_MS = 300_000
 """So long after a range was written again, its coarse rollups may be made again."""
+ASKED_MAXIMUM = 10_000
 SERIES_BYTES = 1_000
 """About what a series takes besides its points."""
 
@@ -109,6 +110,7 @@ class CachedRunner:
         self._planned = planned
         self._metrics = metrics
         self._making: dict[Hashable, Future[Answer]] = {}
+        self._asked: OrderedDict[Hashable, float] = OrderedDict()
         self._lock = Lock()
 
     def run(self, query: MetricQuery, scope: Scope) -> Answer:
@@ -117,8 +119,9 @@ class CachedRunner:
         Raises:
             Rejected, Retryable: As `QueryRunner.run`.
         """
-        if query.to_ms > self._clock.now_ms():
-            return self._shared(("run", anyone(scope), _by_second(query)), lambda: self._runner.run(query, scope))
+        asked = ("run", anyone(scope), _by_second(query))
+        if query.to_ms > self._clock.now_ms() or not self._is_repeated(asked):
+            return self._shared(asked, lambda: self._runner.run(query, scope))
         epoch = self.epoch(query, scope)
         key = ("run", anyone(scope), query, epoch.digest)
         found = self._cache.get(key)
@@ -160,6 +163,16 @@ class CachedRunner:
             digest.update(np.clip(expected[name].to_numpy(), span.from_ms, span.to_ms).tobytes())
         digest.update(repr(self._planned(scope, span)).encode("utf-8", "surrogatepass"))
         return Epoch(digest.digest(), int(rewrites[0]["newest_ms"]) if rewrites else 0)
+
+    def _is_repeated(self, key: Hashable) -> bool:
+        """Tell whether the same was asked a moment ago: what is asked once is not worth looking up its epoch."""
+        now = self._clock.monotonic_seconds()
+        with self._lock:
+            before = self._asked.pop(key, None)
+            self._asked[key] = now
+            if len(self._asked) > ASKED_MAXIMUM:
+                self._asked.popitem(last=False)
+        return before is not None and now - before < KEPT_SECONDS
 
     def _shared(self, key: Hashable, make: Callable[[], Answer]) -> Answer:
         """Return an answer that is being made for somebody else who asks the same and may read the same, or make it."""
