@@ -50,8 +50,7 @@ def _mandatory(registry: Registry) -> frozenset[str]:
 
 
 def _columns(block: Block) -> frozenset[str]:
-    views = [source.reference.view for source in block.sources if source.reference is not None]
-    return frozenset(column.name for view in views for column in view.columns)
+    return frozenset(name for source in block.sources if source.reference for name in source.reference.visible)
 
 
 def _is_other_view(name: str, block: Block, registry: Registry) -> bool:

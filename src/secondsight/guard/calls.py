@@ -1,6 +1,8 @@
 """Check the arguments of a call: how many, which of them literal, and that none can make the engine fail on a row."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from zoneinfo import available_timezones
 
 from sqlglot import exp
 
@@ -9,7 +11,7 @@ from secondsight.guard.figures import Figure
 from secondsight.guard.functions import INTERVAL_UNITS, Aggregate, Kind, Scalar
 from secondsight.guard.limits import Limits
 from secondsight.guard.refusal import Refused, Rule
-from secondsight.guard.tree import is_literal, whole_number
+from secondsight.guard.tree import interval_of, is_literal, text_of, whole_number
 
 _NAMES = INTERVAL_UNITS | {"weekday", "dayofyear"}
 _WIDTH = 200
@@ -32,8 +34,19 @@ def check_scalar(scalar: Scalar, arguments: Arguments, figures: Sequence[Figure]
     if any(isinstance(argument, exp.Lambda) for argument in arguments):
         _require(scalar.name.startswith("array") and isinstance(arguments[0], exp.Lambda))
         _require(len(arguments) > 1 and not any(isinstance(argument, exp.Lambda) for argument in arguments[1:]))
+        _require(not _holds_lists(figures[0]))
+    if scalar.name == "arrayJoin":
+        _require(not figures[0].literal)
+    if scalar.kind is Kind.TIME or scalar.checked in ("time", "unit", "format"):
+        _check_zones(scalar, arguments)
     if scalar.checked:
         _CHECKS[scalar.checked](arguments, figures)
+
+
+def growth(scalar: Scalar, arguments: Arguments) -> int:
+    """Return how many times longer a text may become by a call, beyond its arguments together."""
+    replacement = text_of(arguments[2]) if scalar.name.startswith("replace") else None
+    return max(1, len(replacement or ""))
 
 
 def check_aggregate(
@@ -59,6 +72,25 @@ def check_aggregate(
         _require(bool(whole_number(arguments[0])))
 
 
+def _holds_lists(figure: Figure) -> bool:
+    """Tell whether a value is a list or holds one: a list of such grows without bound."""
+    return figure.kind is Kind.LIST or any(_holds_lists(part) for part in figure.parts)
+
+
+def _check_zones(scalar: Scalar, arguments: Arguments) -> None:
+    """Let only zones pass that exist: the engine would refuse others at the first row."""
+    if scalar.name.startswith("parse") or scalar.name == "date":
+        return
+    for position in scalar.literals:
+        zone = text_of(arguments[position]) if position < len(arguments) else None
+        _require(zone is None or zone in _zones())
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
 def _counts(arguments: Arguments) -> bool:
     return len(arguments) == 1 and isinstance(arguments[0], exp.Star)
 
@@ -66,11 +98,6 @@ def _counts(arguments: Arguments) -> bool:
 def _is_offset(argument: exp.Expr) -> bool:
     number = whole_number(argument)
     return number is not None and 0 < number < 1_000_000
-
-
-def text_of(node: exp.Expr) -> str | None:
-    """Return the text of a quoted literal, else None."""
-    return node.name if isinstance(node, exp.Literal) and node.is_string else None
 
 
 def _require(holds: bool, code: str = "function_not_offered") -> None:
@@ -113,7 +140,14 @@ def _nonzero(arguments: Arguments, _: Sequence[Figure]) -> None:
 
 def _bit(arguments: Arguments, figures: Sequence[Figure]) -> None:
     bit = whole_number(arguments[1])
-    _require(bit is not None and bit < _BITS and figures[0].kind is Kind.INTEGER)
+    _require(bit is not None and bit < _BITS and figures[0].kind is Kind.INTEGER, "function_may_fail")
+
+
+def _words(arguments: Arguments, _: Sequence[Figure]) -> None:
+    """A list of texts to look for is written out and short."""
+    words = arguments[1]
+    texts = [text_of(word) for word in words.expressions] if isinstance(words, exp.Array) else []
+    _require(0 < len(texts) <= _WIDTH and None not in texts)
 
 
 def _like(arguments: Arguments, _: Sequence[Figure]) -> None:
@@ -155,8 +189,8 @@ def _unit(arguments: Arguments, figures: Sequence[Figure]) -> None:
 
 def _interval(arguments: Arguments, figures: Sequence[Figure]) -> None:
     _time(arguments, figures)
-    width = arguments[1]
-    _require(figures[1].literal and isinstance(width, exp.Interval | exp.Anonymous))
+    length = interval_of(arguments[1])
+    _require(length is not None and length[0] > 0)
 
 
 def _start(arguments: Arguments, _: Sequence[Figure]) -> None:
@@ -196,6 +230,7 @@ _CHECKS: Mapping[str, Callable[[Arguments, Sequence[Figure]], None]] = {
     "whole": _whole,
     "nonzero": _nonzero,
     "bit": _bit,
+    "words": _words,
     "like": _like,
     "pattern": _pattern,
     "replacement": _replacement,

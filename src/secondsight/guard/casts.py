@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from secondsight.guard.calls import text_of
 from secondsight.guard.figures import Figure, kind_of_type
 from secondsight.guard.functions import Kind
 from secondsight.guard.refusal import Refused, Rule
+from secondsight.guard.tree import text_of
 
 _TYPES = frozenset(
     {

@@ -13,13 +13,13 @@ from secondsight.guard.dialect import render
 from secondsight.guard.functions import aggregate_of
 from secondsight.guard.intervals import ranges
 from secondsight.guard.limits import Limits
-from secondsight.guard.moments import MILLISECONDS, interval_of, milliseconds_of
+from secondsight.guard.moments import MILLISECONDS, milliseconds_of
 from secondsight.guard.names import resolve
 from secondsight.guard.refusal import Refused
 from secondsight.guard.registry import MetricKind, Registry, Role, View
 from secondsight.guard.scopes import Block, Reference, Resolved, conjuncts, nodes_of_block
 from secondsight.guard.statement import read_statement
-from secondsight.guard.tree import CALLS
+from secondsight.guard.tree import CALLS, interval_of
 
 _FLOORS_SECONDS: Mapping[str, int] = {
     "toStartOfMinute": 60,

@@ -64,8 +64,8 @@ def tokenise(text: str) -> list[Token]:
     """
     try:
         return _DIALECT.tokenize(text)
-    except (SqlglotError, ValueError, IndexError) as error:
-        raise Refused("not_understood", Rule.TOKENS) from error
+    except (SqlglotError, ValueError, IndexError):
+        raise Refused("not_understood", Rule.TOKENS) from None
 
 
 def parse(text: str, tokens: list[Token]) -> list[exp.Expr]:
@@ -76,8 +76,8 @@ def parse(text: str, tokens: list[Token]) -> list[exp.Expr]:
     """
     try:
         return [tree for tree in _DIALECT.parser().parse(tokens, text) if tree is not None]
-    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError) as error:
-        raise Refused("not_understood", Rule.TREE) from error
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, IndexError, KeyError):
+        raise Refused("not_understood", Rule.TREE) from None
 
 
 def render(tree: exp.Expr) -> str:
@@ -88,5 +88,5 @@ def render(tree: exp.Expr) -> str:
     """
     try:
         return _DIALECT.generate(tree, comments=False, unsupported_level=sqlglot.ErrorLevel.RAISE, copy=False)
-    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError) as error:
-        raise Refused("not_verified", Rule.VERIFY) from error
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError):
+        raise Refused("not_verified", Rule.VERIFY) from None

@@ -30,8 +30,8 @@ def check_text(text: str, limits: Limits) -> None:
     """
     try:
         size_bytes = len(text.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        raise Refused("not_plain_text", Rule.INPUT) from error
+    except UnicodeEncodeError:
+        raise Refused("not_plain_text", Rule.INPUT) from None
     if size_bytes > limits.text_bytes:
         raise Refused("too_long", Rule.INPUT)
     if any((ord(letter) < 0x20 and letter not in _LAYOUT) or ord(letter) in (0x7F, 0xFEFF) for letter in text):

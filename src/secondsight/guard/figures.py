@@ -55,6 +55,7 @@ class Figure:
         origin: Number of the source that it comes from, -1 for none or several.
         grain_seconds: Width of the windows it comes from; -1 for several widths.
         made: True for an extreme that the statement has computed itself.
+        scaled: True where a factor or divisor has made another unit of `unit`, of the same kind.
         lagged: True for a reading of the row before, of the same entity.
         nullable: True where values may be absent.
         literal: True for a literal, or what is made of literals alone.
@@ -70,6 +71,7 @@ class Figure:
     origin: int = -1
     grain_seconds: int = 0
     made: bool = False
+    scaled: bool = False
     lagged: bool = False
     nullable: bool = False
     literal: bool = False
@@ -175,6 +177,7 @@ def together(figures: Sequence[Figure], *, one_unit: bool) -> Figure:
         origin=_same((figure.origin for figure in real if figure.over_time), -1),
         grain_seconds=_same((figure.grain_seconds for figure in real), -1),
         made=bool(real) and all(figure.made for figure in real),
+        scaled=any(figure.scaled for figure in real),
         lagged=bool(real) and all(figure.lagged for figure in real),
         nullable=any(figure.nullable for figure in figures),
         literal=all(figure.literal for figure in figures),
@@ -241,10 +244,13 @@ def multiplied(left: Figure, right: Figure) -> Figure:
     """
     both = together((left, right), one_unit=False)
     unit = _joined_unit(left.unit, right.unit, "*")
+    if Form.CONSTANT in (left.form, right.form):
+        both = replace(both, scaled=both.form is not Form.CONSTANT)
     for figure, weight in ((left, right), (right, left)):
         form = _weighed(figure, weight)
         if form is not None:
-            return replace(both, form=form, unit=figure.unit or weight.unit, kind=Kind.NUMBER)
+            scaled = both.scaled or form is Form.WEIGHTED
+            return replace(both, form=form, unit=figure.unit or weight.unit, kind=Kind.NUMBER, scaled=scaled)
     if both.form is Form.MIXED and {left.form, right.form} <= _LEVELS:
         both = replace(both, form=Form.EXTREME)
     return replace(both, unit=unit, kind=_number_kind(left, right, both))
@@ -277,12 +283,13 @@ def divided(left: Figure, right: Figure) -> Figure:
     """
     both = replace(together((left, right), one_unit=False), kind=Kind.NUMBER)
     if right.form is Form.CONSTANT:
-        return replace(both, form=left.form)
+        return replace(both, form=left.form, scaled=left.form is not Form.CONSTANT)
+    both = replace(both, scaled=both.scaled or not right.unit)
     unit = left.unit if not right.unit else _joined_unit(left.unit, right.unit, "/")
-    if left.form is Form.WEIGHTED and right.form is Form.WEIGHT:
-        if left.metrics != right.metrics:
+    if left.form is Form.WEIGHTED and right.form is not Form.WEIGHTED:
+        if right.form is not Form.WEIGHT or left.metrics != right.metrics:
             raise Refused("illegal_aggregate", Rule.LINEAGE, HINTS["weight"])
-        return replace(both, form=Form.MEAN, unit=left.unit)
+        return replace(both, form=Form.MEAN, unit=left.unit, scaled=left.scaled)
     if {left.form, right.form} & _METRIC_FORMS:
         form = both.form if both.form in _METRIC_FORMS else Form.MIXED
         return replace(both, form=form, unit=unit)

@@ -6,9 +6,10 @@ from sqlglot import exp
 
 from secondsight.guard.intervals import DAY_MS, lookup_in
 from secondsight.guard.limits import Limits
-from secondsight.guard.moments import MILLISECONDS, Lookup, Moment, interval_of, milliseconds_of, moment_of
+from secondsight.guard.moments import MILLISECONDS, Lookup, Moment, milliseconds_of, moment_of
 from secondsight.guard.refusal import Refused, Rule
 from secondsight.guard.scopes import Resolved
+from secondsight.guard.tree import interval_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ def fills(resolved: Resolved) -> tuple[Fill, ...]:
     found = []
     for block in resolved.blocks:
         order = block.select.args.get("order")
-        for member in order.expressions if order is not None else []:
-            clause = member.args.get("with_fill")
-            if clause is not None:
-                found.append(_fill(clause, lookup))
+        clauses = [member.args.get("with_fill") for member in order.expressions] if order is not None else []
+        stated = [clause for clause in clauses if clause is not None]
+        if len(stated) > 1:
+            raise Refused("fill_too_wide", Rule.LIMITS)
+        found += [_fill(clause, lookup) for clause in stated]
     return tuple(found)
 
 

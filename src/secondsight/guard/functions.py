@@ -101,15 +101,15 @@ keep integer toInt8:1!finite toInt16:1!finite toInt32:1!finite toInt64:1!finite 
 keep integer toUInt32:1!finite toUInt64:1!finite toInt64OrNull:1 toInt64OrZero:1 toUInt64OrNull:1 toUInt64OrZero:1
 keep integer toInt32OrNull:1 toInt32OrZero:1 toUInt32OrNull:1 toUInt32OrZero:1 toUInt8OrNull:1 toUInt8OrZero:1
 keep integer toUInt16OrNull:1 toUInt16OrZero:1
-keep integer bitAnd:2 bitOr:2 bitXor:2 bitNot:1 bitShiftLeft:2@1 bitShiftRight:2@1
+keep integer bitAnd:2 bitOr:2 bitXor:2 bitNot:1 bitShiftLeft:2!bit bitShiftRight:2!bit
 keep number  intDiv:2!whole intDivOrZero:2!integers modulo:2!nonzero positiveModulo:2!nonzero moduloOrZero:2
 plain integer sign:1 isNaN:1 isFinite:1 isInfinite:1 bitTest:2!bit bitCount:1 isNull:1 isNotNull:1 and:2-20 or:2-20
 plain integer xor:2 not:1 like:2!like ilike:2!like notLike:2!like notILike:2!like match:2!pattern
 plain integer length:1 lengthUTF8:1 char_length:1 empty:1 notEmpty:1 startsWith:2 endsWith:2 position:2-3 locate:2-3
 plain integer positionCaseInsensitive:2-3 positionUTF8:2-3 countSubstrings:2 countMatches:2!pattern hasToken:2!token
-plain integer hasTokenCaseInsensitive:2!token multiSearchAny:2@1 multiSearchAnyCaseInsensitive:2@1 cityHash64:1-9
+plain integer hasTokenCaseInsensitive:2!token multiSearchAny:2!words multiSearchAnyCaseInsensitive:2!words
 plain integer has:2 hasAll:2 hasAny:2 indexOf:2 countEqual:2 arrayUniq:1 arrayCount:1-2 arrayExists:1-2 arrayAll:1-2
-plain integer arrayFirstIndex:2 grouping:1-9 ascii:1
+plain integer arrayFirstIndex:2 grouping:1-9 ascii:1 cityHash64:1-9
 same number  greatest:2-20 least:2-20 coalesce:1-20 ifNull:2 plus:2 minus:2
 plain integer equals:2 notEquals:2 less:2 greater:2 lessOrEquals:2 greaterOrEquals:2
 keep number  multiply:2 divide:2
@@ -152,7 +152,7 @@ plain other  toIntervalSecond:1!integers toIntervalMinute:1!integers toIntervalH
 plain other  toIntervalWeek:1!integers toIntervalMonth:1!integers toIntervalQuarter:1!integers toIntervalYear:1!integers
 keep list    array:0-1000 arraySort:1-2 arrayReverseSort:1-2 arrayReverse:1 arrayDistinct:1 arrayConcat:2-9
 keep list    arraySlice:2-3@12 arrayPushBack:2 arrayPushFront:2 arrayPopBack:1 arrayPopFront:1 arrayCompact:1
-keep list    arrayIntersect:2-9 arrayFlatten:1 arrayFilter:2 arrayMap:2 arrayDifference:1
+keep list    arrayIntersect:2-9 arrayFilter:2 arrayMap:2 arrayDifference:1
 plain list   arrayEnumerate:1 splitByChar:2!separator splitByString:2@0
 keep other   arrayFirst:2 arrayLast:2 arrayFirstOrNull:2 arrayLastOrNull:2 arrayElement:2!index arrayElementOrNull:2
 keep other   arrayJoin:1 tuple:1-20 tupleElement:2@1

@@ -102,7 +102,7 @@ def aggregated(family: Family, figure: Figure, group: Group) -> Figure:
         unit="" if family is Family.COUNT else figure.unit,
         over_time=group.over_time or group.rows,
         made=not group.rows,
-        lagged=group.neighbours and family in (Family.LAG, Family.PICK),
+        lagged=group.neighbours and family is Family.LAG,
         literal=False,
     )
 

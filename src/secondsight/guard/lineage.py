@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from secondsight.guard.applied import applied, element
-from secondsight.guard.calls import check_aggregate, check_scalar
+from secondsight.guard.calls import check_aggregate, check_scalar, growth
 from secondsight.guard.expressions import HANDLERS, look_at_window
 from secondsight.guard.figures import (
     PLAIN_INTEGER,
@@ -41,6 +41,11 @@ class Output:
 
     name: str
     figure: Figure
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of its values, "" where it has none or where arithmetic has made another of it."""
+        return "" if self.figure.scaled else self.figure.unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ class _Lineage:
         self._open: set[int] = set()
         self._queries: dict[int, list[Figure]] = {}
         self._numbers: dict[int, int] = {}
+        self._groups: dict[tuple[int, int, int], Group] = {}
         self.infinite: list[exp.Expr] = []
 
     def every_clause(self, block: Block) -> None:
@@ -230,7 +236,7 @@ class _Lineage:
         check_scalar(scalar, arguments, figures, self._limits)
         if scalar.checked == "finite" and figures[0].kind is Kind.NUMBER and not figures[0].literal:
             self.infinite.append(arguments[0])
-        size = 1 + sum(figure.size for figure in figures)
+        size = 1 + sum(figure.size for figure in figures) * growth(scalar, arguments)
         return replace(applied(scalar, figures), size=size)
 
     def _aggregate(
@@ -258,6 +264,12 @@ class _Lineage:
         return each[0] if len(each) == 1 else replace(together(each, one_unit=False), form=Form.PERCENTILE)
 
     def _group(self, block: Block, window: exp.Expr | None, origin: int) -> Group:
+        known = (id(block), id(window), origin)
+        if known not in self._groups:
+            self._groups[known] = self._find_group(block, window, origin)
+        return self._groups[known]
+
+    def _find_group(self, block: Block, window: exp.Expr | None, origin: int) -> Group:
         keys = _partition(window, block) if window is not None else self._keys.grouping(block) or []
         roots = [root for root in (self._keys.root(key) for key in keys) if root is not None]
         sources = [source for source in block.sources if origin < 0 or self._numbers.get(id(source)) == origin]

@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 from sqlglot import exp
 
-from secondsight.guard.calls import text_of
-from secondsight.guard.tree import whole_number
+from secondsight.guard.tree import interval_of, text_of, whole_number
 
 MILLISECONDS = 1_000
 _UNIT_MILLISECONDS = {
@@ -81,16 +80,6 @@ def moment_of(node: exp.Expr, lookup: Lookup) -> Moment | None:
     if isinstance(node, exp.Anonymous):
         handler = _CALLS.get(node.name)
         return handler(node, lookup) if handler is not None else None
-    return None
-
-
-def interval_of(node: exp.Expr) -> tuple[int, str] | None:
-    """Return (amount, unit) of an INTERVAL or a `toInterval...` call on a literal."""
-    if isinstance(node, exp.Interval):
-        return int(node.this.name), node.args["unit"].name.lower().removesuffix("s")
-    if isinstance(node, exp.Anonymous) and node.name.startswith("toInterval") and node.expressions:
-        amount = whole_number(node.expressions[0])
-        return (amount, node.name.removeprefix("toInterval").lower()) if amount is not None else None
     return None
 
 

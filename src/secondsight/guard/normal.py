@@ -20,7 +20,7 @@ _ADDITIONS = {
 
 
 def normalise(tree: exp.Expr) -> None:
-    """Rewrite calls in place.
+    """Rewrite calls and joins in place; `ANY INNER JOIN` is `ANY JOIN`.
 
     Raises:
         Refused: `function_not_offered`.
@@ -28,6 +28,8 @@ def normalise(tree: exp.Expr) -> None:
     for node in list(tree.walk()):
         if isinstance(node, CALLS):
             _call(node)
+        elif isinstance(node, exp.Join) and node.side == "INNER":
+            node.set("side", None)
 
 
 def make_finite(arguments: list[exp.Expr]) -> None:

@@ -100,8 +100,8 @@ def make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: 
     """
     try:
         return _make_plan(text, scope, registry, now_ms, limits)
-    except RecursionError as error:
-        raise Refused("too_long", Rule.LIMITS) from error
+    except RecursionError:
+        raise Refused("too_long", Rule.LIMITS) from None
 
 
 def _make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: Limits) -> Plan:

@@ -99,6 +99,8 @@ NODES: Mapping[type[exp.Expr], frozenset[str]] = {
 CALLS = (exp.Anonymous, exp.AnonymousAggFunc, exp.CombinedAggFunc, exp.ParameterizedAgg, exp.CombinedParameterizedAgg)
 QUERIES = (exp.Select, exp.Union, exp.Except, exp.Intersect)
 
+_CUBE_KEYS = 5
+_ROLLUP_KEYS = 12
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ %/()+:,.-]{0,127}")
 _UNITS = frozenset(
     {"NANOSECOND", "MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"}
@@ -153,6 +155,21 @@ def check_tree(tree: exp.Expr, limits: Limits) -> None:
             check(node, limits)
 
 
+def text_of(node: exp.Expr) -> str | None:
+    """Return the text of a quoted literal, else None."""
+    return node.name if isinstance(node, exp.Literal) and node.is_string else None
+
+
+def interval_of(node: exp.Expr) -> tuple[int, str] | None:
+    """Return (amount, unit) of an INTERVAL or a `toInterval...` call on a literal."""
+    if isinstance(node, exp.Interval):
+        return int(node.this.name), node.args["unit"].name.lower().removesuffix("s")
+    if isinstance(node, exp.Anonymous) and node.name.startswith("toInterval") and node.expressions:
+        amount = whole_number(node.expressions[0])
+        return (amount, node.name.removeprefix("toInterval").lower()) if amount is not None else None
+    return None
+
+
 def arguments_of(node: exp.Expr) -> list[str]:
     """Return the names of the arguments of a node that are set."""
     return [name for name, value in node.args.items() if value is not None and value is not False and value != []]
@@ -195,7 +212,7 @@ def _column(node: exp.Expr, _: Limits) -> None:
 
 def _join(node: exp.Expr, _: Limits) -> None:
     kind, side = str(node.args.get("kind") or ""), str(node.args.get("side") or "")
-    _require(kind in _KINDS and side in ("", "LEFT", "RIGHT", "FULL"), "join_not_offered")
+    _require(kind in _KINDS and side in ("", "INNER", "LEFT", "RIGHT", "FULL"), "join_not_offered")
     members = [node.this, *node.expressions]
     if kind == "ARRAY":
         _require(all(isinstance(member.unalias(), exp.Column) for member in members))
@@ -285,6 +302,18 @@ def _like(node: exp.Expr, limits: Limits) -> None:
     _require(literal, "function_not_offered")
 
 
+def _group(node: exp.Expr, _: Limits) -> None:
+    """Keep the sets of keys few: CUBE doubles them with each key."""
+    keys = len(node.expressions)
+    _require(not node.args.get("cube") or keys <= _CUBE_KEYS, "too_complex")
+    _require(not node.args.get("rollup") or keys <= _ROLLUP_KEYS, "too_complex")
+
+
+def _key_sets(node: exp.Expr, _: Limits) -> None:
+    most = _CUBE_KEYS if isinstance(node, exp.Cube) else _ROLLUP_KEYS
+    _require(len(node.expressions) <= most, "too_complex")
+
+
 def _alias(node: exp.Expr, _: Limits) -> None:
     _require(isinstance(node.args.get("alias"), exp.Identifier))
 
@@ -331,6 +360,10 @@ _SHAPES: Mapping[type[exp.Expr], Callable[[exp.Expr, Limits], None]] = {
     exp.ILike: _like,
     exp.RegexpLike: _like,
     exp.Alias: _alias,
+    exp.Group: _group,
+    exp.Cube: _key_sets,
+    exp.Rollup: _key_sets,
+    exp.GroupingSets: _key_sets,
     exp.Exists: _exists,
     exp.WindowSpec: _window_spec,
     exp.Star: _star,

@@ -26,8 +26,8 @@ def verify(text: str, wrappers: Iterable[str], registry: Registry, limits: Limit
     """
     try:
         _verify(text, Counter(wrappers), registry, limits)
-    except Refused as refusal:
-        raise Refused("not_verified", Rule.VERIFY) from refusal
+    except Refused:
+        raise Refused("not_verified", Rule.VERIFY) from None
 
 
 def check_engine(lines: Iterable[str], reads: Mapping[str, int]) -> None:
