@@ -268,6 +268,7 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
         "modelId": "",
         "links": {"gpu": f"/v1/gpus/{card.gpu_id}"},
         "status": card.status,
+        "health": verdict(card),
         "lastSeen": iso(last_ms),
         "values": {name: VALUES[name](card.number, second) if reports else None for name in LISTED},
     }
@@ -286,6 +287,22 @@ def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
     }
 
 
+def verdict(card: Card) -> dict[str, object]:
+    """Return how a card is, by whether it tells."""
+    if card.status == "reporting":
+        return {"verdict": "healthy", "evidence": []}
+    text = "it was to send samples and does not"
+    return {"verdict": "unavailable", "evidence": [{"rule": "no_telemetry", "since": None, "text": text}]}
+
+
+def health_of(cards: Sequence[Card]) -> dict[str, object]:
+    """Return how many cards are how."""
+    silent = sum(card.status != "reporting" for card in cards)
+    reasons = {"no_telemetry": silent} if silent else {}
+    counts = {"unavailable": silent, "degraded": 0, "unknown": 0, "healthy": len(cards) - silent}
+    return {"worst": "unavailable" if silent else "healthy", **counts, "reasons": reasons}
+
+
 def summary(fleet: Fleet) -> dict[str, object]:
     second = fleet.newest_ms // 1000
     live = [card for card in fleet.cards if card.status == "reporting"]
@@ -295,6 +312,7 @@ def summary(fleet: Fleet) -> dict[str, object]:
     hottest = max(live, key=lambda card: warmth(card.number, second), default=None)
     return {
         "gpus": {"total": len(fleet.cards), **counts},
+        "health": health_of(fleet.cards),
         "hosts": len({card.host for card in fleet.cards}),
         "clusters": len({card.cluster for card in fleet.cards}),
         "powerWatts": sum(VALUES["gpu_power_watts"](card.number, second) for card in live),
@@ -316,7 +334,8 @@ def summary(fleet: Fleet) -> dict[str, object]:
 
 
 def catalog() -> dict[str, object]:
-    return {"metrics": [metric_line(name, unit) for name, unit in UNITS.items()]}
+    lines = [metric_line(name, unit) for name, unit in UNITS.items()]
+    return {"metrics": lines, "total": len(lines), "nextCursor": None}
 
 
 def metric_line(name: str, unit: str) -> dict[str, object]:
