@@ -295,7 +295,7 @@ def verdict(card: Card) -> dict[str, object]:
     return {"verdict": "unavailable", "evidence": [{"rule": "no_telemetry", "since": None, "text": text}]}
 
 
-def health_of(cards: Sequence[Card]) -> dict[str, object]:
+def health_of(cards: list[Card]) -> dict[str, object]:
     """Return how many cards are how."""
     silent = sum(card.status != "reporting" for card in cards)
     reasons = {"no_telemetry": silent} if silent else {}
