@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 NOW_MS = 1_700_000_000_000
 CATALOG = load_catalog()
 CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance)
-EXAMPLES = 6
+EXAMPLES = 4
 STREAMS = ("/v1/live",)
 """Never end by themselves; tests of live streams read them."""
 
