@@ -12,6 +12,7 @@ from secondsight.ask.question import ERROR_EVENTS, Filter, Kind, Measure, Questi
 from secondsight.ask.sqltext import held, number, query, scaled, within
 from secondsight.ask.units import shown_in
 from secondsight.ask.views import Views
+from secondsight.guard.registry import MetricKind
 
 REPLACEMENT_XIDS = ("48", "63", "64", "94", "95")
 BEFORE_EVENT_SECONDS = 3_600
@@ -81,11 +82,15 @@ def _correlation(question: Question, views: Views, now_ms: int) -> tuple[Stateme
     del now_ms
     if question.measures[0].metric == ERROR_EVENTS:
         return (_before_events(question, views), _baseline(question, views))
-    first, second = (views.column(measure.metric, "avg", views.fine) for measure in question.measures)
+    first, second = (views.column(one.metric, _member(one.metric, views), views.fine) for one in question.measures)
     where = [*within(question.range, views.fine), *held(question.filters, views.fine)]
     sql = query([f"corr({first}, {second}) AS coefficient", "count() AS windows"], views.fine.name, where)
     columns = (Column("coefficient", "1"), Column("windows"))
     return (Statement("correlation", sql, columns, (), views.fine.name),)
+
+
+def _member(metric: str, views: Views) -> str:
+    return "increase" if views.kind(metric) is MetricKind.COUNTER else "avg"
 
 
 def _before_events(question: Question, views: Views) -> Statement:

@@ -103,12 +103,19 @@ def _by_cluster(question: Question, views: Views) -> tuple[Statement, ...]:
 
 
 def _overall(question: Question, views: Views) -> tuple[Statement, ...]:
-    """Return the mean per GPU of all GPUs, beside the figures of each."""
+    """Return the mean per GPU of all GPUs beside the figures of each, and all events beside those of each kind."""
     measures = tuple(measure for measure in question.measures if measure.stat is Stat.PER_GPU)
-    if not measures or "gpu_id" not in question.dimensions or question.bucket:
+    events = question.dimensions[-1:] == ("kind",) and question.measures == (Measure(ERROR_EVENTS, Stat.COUNT),)
+    per_gpu = measures and "gpu_id" in question.dimensions
+    if question.bucket or question.ranking or not (per_gpu or events):
         return ()
-    whole = replace(question, dimensions=(), ranking=None, conditions=(), measures=measures)
-    return tuple(replace(one, name="over all GPUs") for one in compile_figures(whole, views))
+    whole = replace(
+        question,
+        dimensions=question.dimensions[:-1] if events else (),
+        conditions=(),
+        measures=measures or question.measures,
+    )
+    return tuple(replace(one, name="over all") for one in compile_figures(whole, views))
 
 
 def _batches(question: Question, views: Views) -> list[tuple[View, str, tuple[Measure, ...]]]:

@@ -25,6 +25,8 @@ from secondsight.ask.views import PLACE_COLUMNS, Views
 from secondsight.guard.registry import MetricKind, View
 
 DAY_SECONDS = 86_400
+NOW_SECONDS = 600
+"""So short a range may lie before the newest window of clusters."""
 RAW_SECONDS = 3_600
 """A question about hosts or GPUs over at most so long reads seconds."""
 FIVE_MINUTES_AGE_SECONDS = 13 * DAY_SECONDS
@@ -69,7 +71,7 @@ def choose_view(question: Question, views: Views, now_ms: int) -> View:
 def needs_places(question: Question) -> bool:
     """Tell whether hosts or GPUs have to be told apart, or jobs, whose GPUs change."""
     columns = {*question.dimensions, *(one.column for one in question.filters if any(one.values))}
-    if columns & PLACE_COLUMNS:
+    if columns & PLACE_COLUMNS or (question.kind is Kind.FIGURES and question.range.seconds <= NOW_SECONDS):
         return True
     if question.kind in (Kind.IDLE, Kind.STRAGGLERS, Kind.REPLACEMENT, Kind.CORRELATION, Kind.SLOW_JOB):
         return True

@@ -161,14 +161,19 @@ def _of_gauge(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Mea
         stat = Stat.SHARE_ABOVE if limit.above else Stat.SHARE_BELOW
         return [Measure(metric, stat, threshold=limit.value, unit=limit.unit)]
     words = _statistics(reading) or _superlative(reading)
+    if words == ["last"]:
+        return _now(metric, reading, vocabulary)
     if not words:
         return _usual(metric, reading, vocabulary)
+    summed = _summed(metric, reading, vocabulary) if "total" in words else None
+    if isinstance(summed, Question):
+        return summed
+    return [*([summed] if summed else []), *_of_words(metric, words, reading, vocabulary)]
+
+
+def _of_words(metric: str, words: Sequence[str], reading: Reading, vocabulary: Vocabulary) -> list[Measure]:
+    """Return the statistics that words name; beside a sum, `max` and `mean` say of what the sum is."""
     found: list[Measure] = []
-    if "total" in words:
-        summed = _summed(metric, reading, vocabulary)
-        if isinstance(summed, Question):
-            return summed
-        found.append(summed)
     for word in words:
         if word in QUANTILES:
             found.append(Measure(metric, Stat.QUANTILE, quantile=QUANTILES[word]))
@@ -215,18 +220,28 @@ def _summed(metric: str, reading: Reading, vocabulary: Vocabulary) -> Measure | 
     return clarify("sum_of_gauge", "A sum over time means nothing here: the mean or the highest value?", options)
 
 
+def _now(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Measure]:
+    """Return the newest value of a GPU; of things that hold several, means and sums of the last minutes."""
+    places = {*reading.dimensions, *reading.asked}
+    single = "gpu_id" in places or reading.names.get("gpu_id") or (reading.names.get("host_id") and not places)
+    if single:
+        return [Measure(metric, Stat.LAST)]
+    summed = [Measure(metric, Stat.SUM)] if metric in vocabulary.additive else []
+    return [*summed, Measure(metric, Stat.MEAN), Measure(metric, Stat.MAX)]
+
+
 def _ranked_by(rank: str, reading: Reading) -> Stat:
     """Return what a ranking goes by; the lowest of a highest value means nothing."""
     lowest = reading.ranking is not None and not reading.ranking.descending
     return Stat.MEAN if lowest else Stat(rank)
 
 
-NOW_SECONDS = 300
+_NOW = frozenset({"now", "right now", "at the moment", "currently", "current"})
 
 
 def is_now(reading: Reading) -> bool:
     """Tell whether the state now is asked for, rather than figures of a range."""
-    return bool(reading.times) and all(one.seconds <= NOW_SECONDS and one.open_ended for one in reading.times)
+    return bool(reading.times) and all(one.words.lower() in _NOW for one in reading.times)
 
 
 def _usual(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Measure]:
@@ -234,7 +249,7 @@ def _usual(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Measur
     rank = next((word.removeprefix("rank=") for word in words if word.startswith("rank=")), "mean")
     stats = [Stat(word) for word in words if not word.startswith("rank=")]
     if is_now(reading):
-        return [Measure(metric, Stat.LAST)]
+        return _now(metric, reading, vocabulary)
     if reading.has("compare", "compare") and reading.limits == () and len(reading.times) < 2:
         middle = [Measure(metric, Stat.QUANTILE, quantile=QUANTILES[word]) for word in ("p50", "p95")]
         return [Measure(metric, Stat.MEAN), *middle]

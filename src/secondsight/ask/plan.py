@@ -207,7 +207,7 @@ def _replacement(work: _Work) -> Question | None:
 
 def _summary(work: _Work) -> Question | None:
     named = bool(work.metrics()) or work.has_event()
-    if not work.says("summary") or named:
+    if not work.says("summary") or named or work.reading.has("vague", "performance"):
         return None
     measures = (Measure(ERROR_EVENTS, Stat.COUNT), Measure(UTILISATION, Stat.MEAN))
     question = _answer(work, Kind.SUMMARY, work.usual("day"), "summary", *measures)
@@ -247,7 +247,8 @@ def _completeness(work: _Work) -> Question | None:
 
 def _waste(work: _Work) -> Question | None:
     reading = work.reading
-    if not work.says("waste") and IDLE_GPU_HOURS not in reading.metrics:
+    idle_hours = work.says("idle") and GPU_HOURS in reading.metrics
+    if not work.says("waste") and IDLE_GPU_HOURS not in reading.metrics and not idle_hours:
         return None
     if work.says("waste") and ENERGY in reading.metrics:
         return clarify("waste", "Wasted by what measure: idle GPU-hours?", ("idle GPU-hours by cluster",))
@@ -449,7 +450,8 @@ def _lifetime(work: _Work) -> Question | None:
 
 def _change(work: _Work) -> Question | None:
     """The largest fall or rise from one window to the next."""
-    if not work.says("drop", "jump"):
+    rises = "increase" in work.reading.aggregates and work.reading.has("rank")
+    if not work.says("drop", "jump") and not rises:
         return None
     falls = work.says("drop") and not work.says("jump")
     ranked = work.reading.has("rank") or work.reading.asked or work.says("when")
@@ -512,7 +514,7 @@ def _extreme(work: _Work) -> Question | None:
     """The highest or lowest value with its time and place."""
     reading = work.reading
     metrics = [name for name in work.metrics() if base_unit(name, work.views) not in ("J", "count", "h", "s")]
-    if len(metrics) != 1 or reading.bucket in (Bucket.HOUR_OF_DAY, Bucket.WEEKDAY):
+    if len(metrics) != 1 or (reading.bucket is not None and not work.says("spike")):
         return None
     timed = work.says("when") or (work.says("spike") and (reading.has("rank") or work.says("when")))
     if not timed or not (work.says("spike") or reading.has("rank") or {"max", "min"} & set(reading.aggregates)):
@@ -609,18 +611,30 @@ def _cut(question: Question, work: _Work) -> Question:
     groups = work.groups()
     bucket = reading.bucket
     ranges = work.usual(_usual_range(question, work))
+    if reading.has("cost", "each_second"):
+        bucket = Bucket.SECOND
     series = bucket is None and _is_series(question, work)
     if series:
         bucket = Bucket.WEEK if work.says("trend") and not reading.times else natural_bucket(ranges)
     if bucket is None and not groups and _splits_by_gpu(question, work):
         groups = ("host_id", "gpu_id") if not reading.names.get("host_id") else ("gpu_id",)
     if bucket is None and not groups:
-        groups = _held(reading)
+        groups = (*_held(reading), *_kinds(question, reading))
     groups = _whole_places(groups, reading)
     ranking = None if series else _rank(work)
     if ranking is None and groups == () and reading.has("rank") and bucket:
         ranking = Ranking(reading.ranking.count if reading.ranking else 0)
-    return replace(question, dimensions=groups, bucket=bucket, ranges=ranges, ranking=_sized(ranking, work))
+    counted = "count" in reading.aggregates and bool(reading.asked) and ranking is None and not bucket
+    return replace(
+        question, dimensions=groups, bucket=bucket, ranges=ranges, ranking=_sized(ranking, work), counted=counted
+    )
+
+
+def _kinds(question: Question, reading: Reading) -> tuple[str, ...]:
+    """Return the cut of errors of no kind in particular: by their kinds."""
+    events = all(measure.metric == ERROR_EVENTS for measure in question.measures)
+    plain = not reading.events and not reading.limits and "count" not in reading.aggregates
+    return ("kind",) if events and plain else ()
 
 
 def _held(reading: Reading) -> tuple[str, ...]:

@@ -198,6 +198,8 @@ class Question:
     Attributes:
         dimensions: Columns by which rows are grouped.
         ranges: One range; several for PERIODS.
+        rising: For CHANGE rises rather than drops; for EVENTS the oldest first.
+        counted: True where the number of groups is asked for.
         message: For all but ANSWER: what is asked back, refused or not measured.
         options: What may be asked instead, each a whole question or a word.
         rule: Name of the rule that decided, for audit and tests.
@@ -216,6 +218,7 @@ class Question:
     bucket: Bucket | None = None
     ranking: Ranking | None = None
     rising: bool | None = None
+    counted: bool = False
     view: str = ""
     chart: Chart = Chart.TABLE
     message: str = ""

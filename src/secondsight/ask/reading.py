@@ -439,18 +439,21 @@ def _events(terms: Mapping[str, tuple[str, ...]], codes: Sequence[str]) -> dict[
 
 
 def _links(matches: Sequence[Match], tokens: Sequence[Token]) -> dict[str, tuple[str, ...]]:
-    """Return the columns after `by`-words and after `which`-words; a list of nouns belongs to the word before it."""
+    """Return the columns after `by`-words and after `which`-words; a list of nouns belongs to the word before it.
+
+    What `how many` counts is looked for as well, where it is a thing in the plural.
+    """
     found: dict[str, dict[str, None]] = {"by": {}, "which": {}}
     link, last = "", -1
     for match in matches:
         first: Any = {term.table: term.value for term in reversed(match.terms)}
-        if "link" in first:
-            link, last = first["link"], match.end
-        elif "rank" in first or "bucket" in first:
-            link, last = "which" if "rank" in first else "by", match.end
-        elif "noun" in first and link and match.start - last <= 2 and first["noun"] in _GROUPED:
-            found[link][first["noun"]] = None
-            last = match.end
+        opened = _opens(first)
+        if opened:
+            link, last = opened, match.end
+        elif first.get("noun") in _GROUPED and link and match.start - last <= 2:
+            if link != "count" or _is_plural(match, tokens):
+                found["which" if link == "count" else link][first["noun"]] = None
+            link, last = ("" if link == "count" else link), match.end
         elif "noun" not in first and link == "by" and not _is_joining(match, tokens):
             link = ""
         elif link == "which" and match.start - last <= 1:
@@ -458,7 +461,20 @@ def _links(matches: Sequence[Match], tokens: Sequence[Token]) -> dict[str, tuple
     return {name: tuple(columns) for name, columns in found.items()}
 
 
+def _opens(first: Mapping[str, str]) -> str:
+    """Return what a phrase asks of the nouns behind it: one row of each, which one, or how many."""
+    if "link" in first:
+        return first["link"]
+    if first.get("aggregate") == "count":
+        return "count"
+    return "which" if "rank" in first else "by" if "bucket" in first else ""
+
+
 _GROUPED = frozenset({*NAMED_COLUMNS, "kind", "code", "severity"})
+
+
+def _is_plural(match: Match, tokens: Sequence[Token]) -> bool:
+    return tokens[match.end - 1].word.endswith("s")
 
 
 def _is_joining(match: Match, tokens: Sequence[Token]) -> bool:

@@ -23,7 +23,7 @@ FILLED_MAXIMUM = 1_000
 DAYS_MAXIMUM = 100_000
 """A smaller number that is a date counts days since 1970, a greater one seconds."""
 RATE = "events_per_gpu_day"
-_JOINED = frozenset({"figures", "by cluster", "over all GPUs"})
+_JOINED = frozenset({"figures", "by cluster", "over all"})
 """Tables whose statements go side by side."""
 
 
@@ -263,7 +263,8 @@ def _with_change(table: Table, first: str) -> Table:
 def with_count(tables: Sequence[Table], question: Question) -> tuple[Table, ...]:
     """Return the tables, with the number of things that pass a condition before them."""
     first = tables[0] if tables else None
-    if first is None or not question.conditions or not first.keys or question.bucket:
+    asked = question.conditions or question.counted
+    if first is None or not asked or not first.keys or question.bucket:
         return tuple(tables)
     count = Table("count", (Column(f"{first.keys[-1].removesuffix('_id')}_count"),), ((len(first.rows),),))
     return (*tables, replace(count, derived=frozenset({count.columns[0].name})))
