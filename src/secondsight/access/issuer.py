@@ -134,7 +134,8 @@ class Issuer:
         if not stale and not unknown and keys is not None:
             return keys
         try:
-            fresh = KeySet.import_key_set(self._get(self.endpoints().keys))
+            told: Any = self._get(self.endpoints().keys)
+            fresh = KeySet.import_key_set(told)
         except Retryable:
             if keys is None:
                 raise

@@ -36,6 +36,7 @@ KEPT_SECONDS = 60.0
 QUIET_MS = 300_000
 """So long after a range was written again, its coarse rollups may be made again."""
 ASKED_MAXIMUM = 10_000
+EPOCHS_MAXIMUM = 1_000
 SERIES_BYTES = 1_000
 """About what a series takes besides its points."""
 
@@ -111,6 +112,7 @@ class CachedRunner:
         self._metrics = metrics
         self._making: dict[Hashable, Future[Answer]] = {}
         self._asked: OrderedDict[Hashable, float] = OrderedDict()
+        self._epochs: OrderedDict[Hashable, tuple[float, Epoch]] = OrderedDict()
         self._lock = Lock()
 
     def run(self, query: MetricQuery, scope: Scope) -> Answer:
@@ -141,9 +143,19 @@ class CachedRunner:
     def epoch(self, query: MetricQuery, scope: Scope) -> Epoch:
         """Return the state of the data that a request is answered from."""
         kind, span = query.selected[0].metric.kind, Span(query.from_ms, query.to_ms)
-        key = ("epoch", kind, query.filters, span, scope)
-        found: Epoch = self._inventory.remember(key, EPOCH_SECONDS, lambda: self._epoch(query, scope))
-        return found
+        key = (kind, query.filters, span, scope)
+        now = self._clock.monotonic_seconds()
+        with self._lock:
+            found = self._epochs.get(key)
+        if found is not None and now - found[0] < EPOCH_SECONDS:
+            return found[1]
+        epoch = self._epoch(query, scope)
+        with self._lock:
+            self._epochs.pop(key, None)
+            self._epochs[key] = (now, epoch)
+            if len(self._epochs) > EPOCHS_MAXIMUM:
+                self._epochs.popitem(last=False)
+        return epoch
 
     @property
     def _inventory(self) -> Inventory:
