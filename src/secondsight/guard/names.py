@@ -18,6 +18,7 @@ from secondsight.guard.scopes import (
     Block,
     Combined,
     Item,
+    Named,
     OfAlias,
     OfLambda,
     OfSource,
@@ -40,7 +41,14 @@ def resolve(tree: exp.Expr, registry: Registry, denied_metrics: Collection[str],
     root = resolver.query(tree, None)
     if not resolver.references:
         raise Refused("no_view", Rule.NAMES)
-    return Resolved(root, resolver.bindings, resolver.queries, tuple(resolver.references), tuple(resolver.blocks))
+    return Resolved(
+        root=root,
+        bindings=resolver.bindings,
+        queries=resolver.queries,
+        references=tuple(resolver.references),
+        named=tuple(resolver.named),
+        blocks=tuple(resolver.blocks),
+    )
 
 
 class _Resolver:
@@ -53,6 +61,7 @@ class _Resolver:
         self.bindings: dict[int, Binding] = {}
         self.queries: dict[int, Query] = {}
         self.references: list[Reference] = []
+        self.named: list[Named] = []
         self.blocks: list[Block] = []
 
     def query(self, node: exp.Expr, parent: Block | None) -> Query:
@@ -105,7 +114,8 @@ class _Resolver:
             if member.args.get("scalar"):
                 block.scalars[name] = member.this
             elif isinstance(member.this, (*QUERIES, exp.Subquery)):
-                block.ctes[name] = self.query(member.this, block)
+                block.ctes[name] = Named(member, self.query(member.this, block))
+                self.named.append(block.ctes[name])
             else:
                 raise Refused("clause_not_offered", Rule.NAMES)
 
@@ -133,9 +143,10 @@ class _Resolver:
         alias = node.alias
         if alias and alias != name:
             check_new_name(alias, self._registry)
-        query = _visible_cte(block, name)
-        if query is not None:
-            return Source(alias or name, join, query=query)
+        named = _visible_cte(block, name)
+        if named is not None:
+            named.uses.append(node)
+            return Source(alias or name, join, query=named.query)
         view = self._registry.view(name)
         if view is None or not isinstance(node, exp.Table):
             raise Refused("unknown_name", Rule.NAMES)
@@ -281,7 +292,7 @@ class _Resolver:
             _use(block.sources[position], name)
 
 
-def _visible_cte(block: Block, name: str) -> Query | None:
+def _visible_cte(block: Block, name: str) -> Named | None:
     around: Block | None = block
     while around is not None:
         if name in around.ctes:

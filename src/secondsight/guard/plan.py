@@ -26,7 +26,7 @@ from secondsight.guard.registry import Registry
 from secondsight.guard.scopes import Resolved
 from secondsight.guard.statement import read_statement
 from secondsight.guard.verify import verify
-from secondsight.guard.wrap import cap, clock_fillings, fillings, freeze_clock, marker_pattern, wrap
+from secondsight.guard.wrap import cap, clock_fillings, fillings, freeze_clock, marker_pattern, rename, wrap
 
 _WRAPPER_DEPTH = 8
 """Brackets that the filters and the bound on rows add to the depth of a statement."""
@@ -129,6 +129,7 @@ def _make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits:
 
 def _generate(tree: exp.Expr, resolved: Resolved, scope: Scope, registry: Registry, limits: Limits) -> str:
     freeze_clock(tree)
+    rename(resolved.named)
     wrappers = wrap(resolved.references, scope)
     for name in tree.find_all(exp.Identifier):
         name.set("quoted", True)

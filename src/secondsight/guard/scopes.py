@@ -61,6 +61,20 @@ class Source:
 
 
 @dataclass(slots=True, eq=False)
+class Named:
+    """A query that WITH gives a name.
+
+    Attributes:
+        node: The member of WITH.
+        uses: Every place where it is read.
+    """
+
+    node: exp.Expr
+    query: "Query"
+    uses: list[exp.Expr] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
 class Block:
     """One SELECT with everything that its names may stand for.
 
@@ -74,7 +88,7 @@ class Block:
 
     select: exp.Select
     parent: "Block | None"
-    ctes: dict[str, "Query"] = field(default_factory=dict)
+    ctes: dict[str, Named] = field(default_factory=dict)
     scalars: dict[str, exp.Expr] = field(default_factory=dict)
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     unnested: dict[str, exp.Expr] = field(default_factory=dict)
@@ -141,6 +155,7 @@ class Resolved:
     bindings: Mapping[int, Binding]
     queries: Mapping[int, Query]
     references: tuple[Reference, ...]
+    named: tuple[Named, ...]
     blocks: tuple[Block, ...]
 
 

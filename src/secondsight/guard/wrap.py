@@ -13,7 +13,7 @@ from secondsight.access.scope import Scope
 from secondsight.guard.moments import MILLISECONDS
 from secondsight.guard.refusal import Refused, Rule
 from secondsight.guard.registry import View
-from secondsight.guard.scopes import Reference
+from secondsight.guard.scopes import Named, Reference
 
 ROW = "__s"
 """Name of a row of a view inside its filter."""
@@ -42,6 +42,20 @@ def wrap(references: Iterable[Reference], scope: Scope) -> list[exp.Subquery]:
         reference.node.replace(wrapper)
         wrappers.append(wrapper)
     return wrappers
+
+
+def rename(named: Iterable[Named]) -> None:
+    """Give queries of WITH names that no table has, in place; what reads them keeps the author's name as its alias.
+
+    Wherever the engine did not see such a query it would look for a table of that name, and find none.
+    """
+    for number, one in enumerate(named):
+        name = f"{ROW}{number}"
+        for use in one.uses:
+            if not use.alias:
+                use.set("alias", exp.TableAlias(this=exp.to_identifier(use.name)))
+            use.set("this", exp.to_identifier(name))
+        one.node.args["alias"].set("this", exp.to_identifier(name))
 
 
 def cap(tree: exp.Expr, rows: int) -> exp.Select:
