@@ -217,7 +217,7 @@ def hash_of(rows: Any) -> str:
 
 def _columns(rows: Any, guarded: Guarded) -> tuple[ResultColumn, ...]:
     names = rows.column_names
-    units = [output.figure.unit for output in guarded.outputs]
+    units = [output.unit for output in guarded.outputs]
     units = units if len(units) == len(names) else [""] * len(names)
     kinds = [str(kind) for kind in rows.schema.types]
     return tuple(ResultColumn(*column) for column in zip(names, kinds, units, strict=True))
