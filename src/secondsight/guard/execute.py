@@ -18,6 +18,7 @@ from secondsight.guard.verify import check_engine
 from secondsight.store.failures import QueryLimited, StatementFailed
 from secondsight.store.params import literal
 from secondsight.store.question import Asked, Question, Reply
+from secondsight.store.statement import QUESTION_PRIORITY
 
 TREE_SECONDS = 5.0
 _SLOW = ("query_too_slow", "the query ran longer than it may", "shorten the time range, or use a coarser view")
@@ -140,6 +141,7 @@ def limits_of(budget: Budget, seconds: float) -> dict[str, Any]:
     """Return the settings under which every question runs."""
     return {
         "max_threads": budget.threads,
+        "priority": QUESTION_PRIORITY,
         "max_execution_time": seconds,
         "timeout_overflow_mode": "throw",
         "max_memory_usage": budget.memory_bytes,

@@ -25,6 +25,7 @@ from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
 from secondsight.store.statement import (
     DEADLINE_SECONDS,
+    READ_PRIORITY,
     WAIT_FOR_READER_SECONDS,
     insert_statement,
     is_read,
@@ -35,7 +36,11 @@ from secondsight.store.statement import (
 from secondsight.store.watchdog import Watchdog
 
 QUESTIONS = 2
-_READER_SETTINGS: dict[str, Any] = {"output_format_arrow_compression_method": "none", "readonly": 2}
+_READER_SETTINGS: dict[str, Any] = {
+    "output_format_arrow_compression_method": "none",
+    "priority": READ_PRIORITY,
+    "readonly": 2,
+}
 _WRITER_SETTINGS: dict[str, Any] = {"max_threads": 1, "optimize_on_insert": 0}
 
 

@@ -11,6 +11,8 @@ from secondsight.store.spec import quoted
 ROWS = "arrow_rows"
 """Name under which an INSERT finds the Arrow table that it selects from."""
 
+READ_PRIORITY, QUESTION_PRIORITY = 1, 10
+"""What the engine runs first: a question of somebody outside pauses while a read of the platform itself runs."""
 DEADLINE_SECONDS = 60.0
 KILL_GRACE_SECONDS = 1.0
 WAIT_FOR_READER_SECONDS = 30.0
