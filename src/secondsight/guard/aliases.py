@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from secondsight.guard.functions import aggregate_of, canonical
 from secondsight.guard.refusal import Refused, Rule
-from secondsight.guard.registry import Registry, Role
+from secondsight.guard.registry import Registry
 from secondsight.guard.scopes import Block, nodes_of_block
 from secondsight.guard.tree import CALLS
 
@@ -18,7 +18,7 @@ def check_new_name(name: str, registry: Registry) -> None:
     Raises:
         Refused: `reserved_alias`.
     """
-    if "." in name or registry.view(name) is not None or name in _mandatory(registry):
+    if "." in name or registry.view(name) is not None or name in registry.mandatory:
         raise Refused("reserved_alias", Rule.ALIASES)
 
 
@@ -28,7 +28,7 @@ def check_aliases(block: Block, registry: Registry) -> None:
     Raises:
         Refused: `reserved_alias`.
     """
-    taken = _mandatory(registry) | _columns(block)
+    taken = registry.mandatory | _columns(block)
     tables = {source.name for source in block.sources if source.name}
     made = {**block.scalars, **block.unnested}
     for name in (*made, *_parameters(block), *tables, *block.ctes):
@@ -41,12 +41,6 @@ def check_aliases(block: Block, registry: Registry) -> None:
             raise Refused("reserved_alias", Rule.ALIASES)
         if name in taken and not _is_own_name(name, node, block):
             raise Refused("reserved_alias", Rule.ALIASES)
-
-
-def _mandatory(registry: Registry) -> frozenset[str]:
-    return frozenset(
-        column.name for view in registry.views for column in view.columns if column.role in (Role.SCOPE, Role.TIME)
-    )
 
 
 def _columns(block: Block) -> frozenset[str]:

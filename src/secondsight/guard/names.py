@@ -153,7 +153,8 @@ class _Resolver:
         return Source(alias or name, join, reference=self._reference(view, alias or name, node))
 
     def _reference(self, view: View, name: str, node: exp.Table) -> Reference:
-        visible = tuple(column.name for column in view.columns if column.metric not in self._denied_metrics)
+        denied = self._denied_metrics
+        visible = dict.fromkeys(column.name for column in view.columns if column.metric not in denied)
         reference = Reference(view, name, node, visible)
         self.references.append(reference)
         return reference

@@ -116,6 +116,7 @@ class Registry:
 
     Attributes:
         version: Changes whenever views or metrics change; plans are kept under it.
+        mandatory: Columns that say whose row it is and of when, of all views; no alias takes their names.
     """
 
     views: tuple[View, ...]
@@ -123,11 +124,15 @@ class Registry:
     version: str = ""
     _views: Mapping[str, View] = field(init=False, repr=False, compare=False, default_factory=dict)
     _metrics: Mapping[str, Metric] = field(init=False, repr=False, compare=False, default_factory=dict)
+    mandatory: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
 
     def __post_init__(self) -> None:
         """Index views and metrics by name."""
         object.__setattr__(self, "_views", {view.name: view for view in self.views})
         object.__setattr__(self, "_metrics", {metric.name: metric for metric in self.metrics})
+        reserved = {Role.SCOPE, Role.TIME}
+        names = {column.name for view in self.views for column in view.columns if column.role in reserved}
+        object.__setattr__(self, "mandatory", frozenset(names))
 
     def view(self, name: str) -> View | None:
         """Return the view of exactly this name, or None."""

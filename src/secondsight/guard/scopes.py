@@ -1,6 +1,6 @@
 """What names stand for in a resolved statement: queries, what they read, and what each column is bound to."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -22,7 +22,7 @@ class Reference:
     view: View
     name: str
     node: exp.Table
-    visible: tuple[str, ...]
+    visible: Mapping[str, None]
     used: set[str] = field(default_factory=set)
 
 
@@ -49,7 +49,7 @@ class Source:
     reference: Reference | None = None
     query: "Query | None" = None
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> Collection[str]:
         """Return the names of its columns; a column without a name is left out."""
         if self.reference is not None:
             return self.reference.visible
