@@ -1,5 +1,6 @@
 """Say what an api can be told."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class ApiConfig:
         tls_certificate, tls_key: PEM files; both or neither. They may be replaced while the api runs.
         session_seconds: How long a sign-in lasts.
         requests_per_second, requests_burst: Requests that one token or person may send, lastingly and at once.
+        queries: Questions that may run at once; 0 stands for one more than the machine has cores, where the store is on
+            the same machine, and else for `readers`.
         tenant_queries: Questions of one tenant that may run at once.
         tenant_queries_waiting: Further ones that wait for their turn.
         tenant_query_seconds: Time that the questions of one tenant may take together in a minute.
@@ -61,6 +64,7 @@ class ApiConfig:
     debug_values_per_second: int = 20_000
     requests_per_second: float = 100.0
     requests_burst: float = 500.0
+    queries: int = 0
     tenant_queries: int = 6
     tenant_queries_waiting: int = 100
     tenant_query_seconds: float = 360.0
@@ -83,6 +87,12 @@ class ApiConfig:
     def database(self) -> str:
         """Return the database of the store's tables."""
         return self.clickhouse.database if self.clickhouse is not None else DATABASE
+
+    @property
+    def queries_at_once(self) -> int:
+        """Return how many questions may run at once: more than there are cores only make each other slower."""
+        beside = self.readers if self.clickhouse is not None else (os.cpu_count() or 1) + 1
+        return self.queries or beside
 
     @property
     def metadata_address(self) -> str:

@@ -120,7 +120,7 @@ def _limits(config: ApiConfig) -> Limits:
     return Limits(
         requests_per_second=config.requests_per_second,
         requests_burst=config.requests_burst,
-        at_once=config.readers,
+        at_once=config.queries_at_once,
         tenant_at_once=config.tenant_queries,
         tenant_waiting=config.tenant_queries_waiting,
         tenant_seconds_per_minute=config.tenant_query_seconds,
