@@ -68,6 +68,11 @@ class HealthReader:
         Raises:
             Retryable: The store is away or busy.
         """
+        key = ("verdicts", scope, fleet.now_ms)
+        found: dict[Key, Verdict] = self._inventory.remember(key, KEPT_SECONDS, lambda: self._read(fleet, scope))
+        return found
+
+    def _read(self, fleet: FleetNow, scope: Scope) -> dict[Key, Verdict]:
         now_ms = self._clock.now_ms()
         rows: list[Row] = self._inventory.remember(
             ("health", scope), KEPT_SECONDS, lambda: self._inventory.read(compile_health(scope, now_ms)).to_pylist()
