@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from secondsight.administer.replay import add_replays
 from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, say, send, show
 
 FILTERS = ("cluster", "host", "collector", "stage", "reason", "metric", "id")
@@ -46,6 +47,7 @@ def add_dead_letters(commands: Commands, add: AddCommand, add_server: AddServer)
         "secondsight replay --reason unknown_metric --from now-6h --run",
     )
     _add_filters(replay, add_server)
+    add_replays(replay, add)
     replay.add_argument("--run", action="store_true", help="send them")
     replay.add_argument("--again", action="store_true", help="also those that were sent again before")
     replay.add_argument("--json", action="store_true", help="what became of each as JSON")

@@ -21,6 +21,7 @@ from secondsight.process.run import Processor
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clusters import others_tables
 from secondsight.store.migrate import migrate
+from secondsight.store.retention import RETIRABLE
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ def _embedded(config: ServeConfig, clock: Clock) -> Iterator[Store]:
     store = ChdbStore(config.data / "hot", config.readers, clock=clock)
     try:
         migrate(store, load_catalog(config.catalogue))
-        server = start_store_server(store, config.data / "run", others_tables())
+        server = start_store_server(store, config.data / "run", others_tables() | RETIRABLE.keys())
         try:
             yield store
         finally:

@@ -1,0 +1,156 @@
+"""Commands that fill a store again: from another store, or from the lake."""
+
+import argparse
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from secondsight.administer.history import BAR_CELLS
+from secondsight.administer.shell import AddCommand, Commands, now_ms, say
+from secondsight.errors import Rejected
+
+if TYPE_CHECKING:
+    from secondsight.contracts import Store
+
+
+def add_replays(replay: argparse.ArgumentParser, add: AddCommand) -> None:
+    """Add `replay store` and `replay lake` to the command that sends dead letters again."""
+    actions: Commands = replay.add_subparsers(
+        title="actions", metavar="ACTION", required=False, parser_class=type(replay)
+    )
+    moving = add(
+        actions,
+        "store",
+        "copy a running platform's tables into a ClickHouse server, while rows still come",
+        _store,
+        "secondsight replay store --data ./data --clickhouse https://HOST:8443 --clickhouse-password-file FILE",
+    )
+    restoring = add(
+        actions,
+        "lake",
+        "write rows of the lake back into the store of a running platform, or into a server",
+        _lake,
+        "secondsight replay lake --from 2026-10-01T00:00Z --to 2026-10-03T00:00Z --tables gpu_1s,gpu_30s",
+    )
+    restoring.add_argument("--from", dest="from_time", required=True, metavar="TIME", help="RFC 3339, ms, or now-15d")
+    restoring.add_argument("--to", dest="to_time", required=True, metavar="TIME")
+    for parser in (moving, restoring):
+        parser.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="the platform (./data)")
+        parser.add_argument("--tables", default="", metavar="A,B", help="these alone")
+        parser.add_argument("--clickhouse", default="", metavar="URL", help="server that is written to")
+        parser.add_argument("--clickhouse-user", default="default", metavar="NAME")
+        parser.add_argument("--clickhouse-password-file", type=Path, metavar="FILE")
+        parser.add_argument("--clickhouse-ca-file", type=Path, metavar="FILE")
+        parser.add_argument("--clickhouse-database", default="secondsight", metavar="NAME")
+        parser.add_argument("--config", type=Path, metavar="FILE", help="settings: [retention] says where the lake is")
+
+
+def _store(arguments: argparse.Namespace) -> int:
+    from secondsight.catalog.load import load_catalog
+    from secondsight.replay.journal import Journal
+    from secondsight.replay.move import Mover, wanted_specs
+    from secondsight.store.client import FlightStore
+    from secondsight.store.schema import tables
+
+    if not arguments.clickhouse:
+        raise Rejected("bad_config", "replay store: --clickhouse is missing", "name the server to write to")
+    source = FlightStore(arguments.data / "run" / "store.address")
+    with _target(arguments) as target:
+        mover = Mover(source, target, Journal(_journal(arguments, "store"), arguments.tables), show_pieces)
+        try:
+            passes = mover.run(wanted_specs(tables(load_catalog()), _names(arguments)))
+        finally:
+            source.close()
+            sys.stderr.write("\n")
+    return say(
+        f"copied {mover.rows:,} rows in {passes} passes; run it again before the switch, it takes only what is new"
+    )
+
+
+def _lake(arguments: argparse.Namespace) -> int:
+    from secondsight.catalog.load import load_catalog
+    from secondsight.config import build, read_settings
+    from secondsight.lake.layout import lake_tables
+    from secondsight.lake.tables import open_lake
+    from secondsight.query.times import parse_time
+    from secondsight.replay.journal import Journal
+    from secondsight.replay.move import wanted_specs
+    from secondsight.replay.restore import Restorer
+    from secondsight.retire.config import RetentionConfig
+    from secondsight.store.retention import RETIRABLE
+    from secondsight.store.schema import tables
+
+    from_ms, to_ms = (parse_time(text, now_ms()) for text in (arguments.from_time, arguments.to_time))
+    if from_ms >= to_ms:
+        raise Rejected("bad_time", "the range is empty: --from must be before --to", "swap them, or widen the range")
+    settings = {"data": arguments.data} | read_settings(arguments.config, os.environ, "retention")
+    config = build(RetentionConfig, settings, "retention")
+    names = _names(arguments) or tuple(RETIRABLE)
+    shapes = lake_tables(wanted_specs(tables(load_catalog()), names).values())
+    lake = open_lake(config.catalog, config.data)
+    what = f"{from_ms} {to_ms} {arguments.tables}"
+    with _target(arguments) as target:
+        journal = Journal(_journal(arguments, "lake"), what)
+        restorer = Restorer(lake, target, journal, show_pieces)
+        try:
+            for shape in shapes.values():
+                restorer.run(shape, from_ms, to_ms)
+        finally:
+            lake.close()
+            sys.stderr.write("\n")
+        journal.end()
+    return say(f"wrote {restorer.rows:,} rows")
+
+
+@contextmanager
+def _target(arguments: argparse.Namespace) -> "Iterator[Store]":
+    """Give the store that is written to, with its tables."""
+    from secondsight.catalog.load import load_catalog
+    from secondsight.clock import SystemClock
+    from secondsight.store.client import FlightStore
+
+    if not arguments.clickhouse:
+        flight = FlightStore(arguments.data / "run" / "store.address")
+        try:
+            yield flight
+        finally:
+            flight.close()
+        return
+    from secondsight.store.clickhouse.config import ClickHouseConfig
+    from secondsight.store.clickhouse.store import ClickHouseStore
+    from secondsight.store.migrate import migrate
+
+    config = ClickHouseConfig(
+        arguments.clickhouse,
+        arguments.clickhouse_user,
+        arguments.clickhouse_password_file,
+        arguments.clickhouse_database,
+        ca_file=arguments.clickhouse_ca_file,
+    )
+    store = ClickHouseStore(config, 2, clock=SystemClock())
+    try:
+        migrate(store, load_catalog(), config.database, store.deployment)
+        yield store
+    finally:
+        store.close()
+
+
+def show_pieces(table: str, done: int, total: int) -> None:
+    """Draw how far a table has come, on standard error."""
+    cells = BAR_CELLS * done // max(total, 1)
+    sys.stderr.write(f"\r[{'#' * cells}{'.' * (BAR_CELLS - cells)}] {done}/{total} {table:<40.40}")
+    sys.stderr.flush()
+
+
+def _journal(arguments: argparse.Namespace, what: str) -> Path:
+    digest = hashlib.sha256(f"{arguments.clickhouse} {arguments.clickhouse_database}".encode()).hexdigest()[:8]
+    folder: Path = arguments.data / "run"
+    return folder / f"replay-{what}-{digest}.json"
+
+
+def _names(arguments: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(name for name in arguments.tables.split(",") if name)
