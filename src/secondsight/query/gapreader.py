@@ -86,6 +86,10 @@ class GapReader:
         self._planned = planned
         self._evidence = EvidenceReader(inventory)
 
+    def over(self, inventory: Inventory) -> "GapReader":
+        """Return one that reads through another inventory."""
+        return GapReader(inventory, self._clock, self._planned)
+
     def read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
         """Return the gaps of the entities that filters admit, in a range; kept for a few seconds.
 
