@@ -84,7 +84,10 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     metrics = SelfMetrics()
     boards = StoreBoards(inventory)
     gaps = GapReader(inventory, clock, planned)
-    cold = ColdTier(ColdPool(config.cold, config.data), lambda: read_floors(metadata), inventory)
+    pool = ColdPool(config.cold, config.data)
+    if read_floors(metadata):
+        pool.warm()
+    cold = ColdTier(pool, lambda: read_floors(metadata), inventory)
     runner = QueryRunner(store, clock, inventory, gaps, cold)
     statements = SqlService(
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),

@@ -51,9 +51,9 @@ class ColdPool:
             return decode_answer(worker.ask(message, self._config.seconds))
 
     def warm(self) -> None:
-        """Start a process, so that the first question need not wait for it."""
-        with self._worker() as worker:
-            worker.start()
+        """Start a process, so that the first question need not wait for it; returns before it is ready."""
+        with self._worker():
+            pass
 
     def close(self) -> None:
         """End all processes; may be called twice. Waits for questions that run."""
@@ -100,9 +100,6 @@ class _Worker:
     def is_alive(self) -> bool:
         """Tell whether it can be asked."""
         return self._process.poll() is None
-
-    def start(self) -> None:
-        """Do nothing; the process starts by itself."""
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Return the answer to a message.
