@@ -58,14 +58,18 @@ class Running:
 
 
 @contextmanager
-def started(*arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[Running]:
-    """Run `secondsight up` on an empty folder, without agents, and remove the folder at the end.
+def started(
+    *arguments: str, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> Iterator[Running]:
+    """Run `secondsight up` without agents, by default on an empty folder that is removed at the end.
 
     Args:
         *arguments: Further ones of `up`.
         environment: Settings that the parts are to have beside their defaults.
+        folder: Data folder to run on, which stays.
     """
-    data = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
+    data = folder or Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
+    (data / "ready").unlink(missing_ok=True)
     words = ["up", "--data", str(data), "--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent", *arguments]
     process = subprocess.Popen(
         [sys.executable, "-m", "secondsight", *words],
@@ -85,7 +89,8 @@ def started(*arguments: str, environment: Mapping[str, str] | None = None) -> It
             process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
-        shutil.rmtree(data, ignore_errors=True)
+        if folder is None:
+            shutil.rmtree(data, ignore_errors=True)
 
 
 def versions() -> dict[str, str]:

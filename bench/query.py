@@ -1,15 +1,18 @@
-"""Questions over HTTP, on a filled platform: quiet, and again while a live fleet is stored.
+"""Questions over HTTP, on a store that is shaped like a year: quiet, and again while a live fleet is stored.
 
-128 hosts x 8 GPUs send 20 minutes through the gateway as a backlog; one client asks each question 50 times, or as often
-as half a minute allows, about another GPU or metric each time, with `format=columns`. Then BENCH_HOSTS hosts (4,000)
-send live beside it. Processor time is that of api and processor, whatever else they do.
+32 simulated hosts send 16 minutes through the gateway; `_year.py` makes of it 1,000 GPUs with 1 h rollups of three
+months, 30 s of a day and 1 s of an hour, a tenth of the newest rows twice. One client asks each question 50 times, or
+as often as half a minute allows, about another GPU, cluster or metric each time, with `format=columns`. Then
+BENCH_HOSTS hosts (4,000) send live beside it. Processor time is that of api and processor, whatever else they do.
 Questions about what is not built yet are null.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ import numpy as np
 
 import _fleet
 import _platform
+import _year
 from secondsight.catalog.load import load_catalog
 from secondsight.model import EntityKind
 from secondsight.query.aggregates import legal_aggregates
@@ -31,15 +35,16 @@ from secondsight.store.client import FlightStore
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "10" if QUICK else "60"))
 HOSTS = int(os.environ.get("BENCH_HOSTS", "4000"))
-FILL_HOSTS = 16 if QUICK else 128
-FILL_SECONDS = 960 if QUICK else 1200
+SHAPE = _year.QUICK if QUICK else _year.YEAR
+FILL_HOSTS = _fleet.TEMPLATES
+FILL_SECONDS = 960
 REPEATS = 50
 WARM_UP = 2 if QUICK else 5
 QUIET_SECONDS = 1.5 if QUICK else 30
 PAGE_METRICS = 17
 """How many metrics the page of a GPU follows."""
-SETTLE_SECONDS = 120
-NOT_BUILT = ("trend_3mo", "p95_temp_3mo", "lake_hour")
+SETTLE_SECONDS = 240
+NOT_BUILT = ("lake_hour",)
 TOP_METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 
 
@@ -84,8 +89,20 @@ def main() -> None:
     """Fill, ask quietly, ask under load, and print one JSON line."""
     print(f"versions {json.dumps(_platform.versions())}")
     print(f"load average before {_platform.load_average():.2f}")
-    with _platform.started() as running:
-        end_ms = _fill(running)
+    folder = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
+    try:
+        figures = _measured(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps({"name": "query", "figures": figures}))
+
+
+def _measured(folder: Path) -> dict[str, Any]:
+    """Return the figures of all questions on a store in a folder, which is empty."""
+    with _platform.started(folder=folder) as running:
+        _fill(running)
+    end_ms = _year.grow(folder / "hot", SHAPE)
+    with _platform.started(folder=folder) as running:
         client, questions = Client(running), _questions(end_ms)
         quiet = _ask_all(running, client, questions, "quiet", QUIET_SECONDS)
         load, loaded = _under_load(running, client, questions)
@@ -96,35 +113,31 @@ def main() -> None:
             f"{name}_p95_ms": quiet[name].percentile_ms(95) if name in quiet else None,
             f"{name}_loaded_p95_ms": loaded[name].percentile_ms(95) if name in loaded else None,
         }
-    figures |= {f"{name}_cpu_ms": asked.cpu_ms for name, asked in quiet.items()}
-    print(json.dumps({"name": "query", "figures": figures | load}))
+    return figures | {f"{name}_cpu_ms": asked.cpu_ms for name, asked in quiet.items()} | load
 
 
-def _fill(running: _platform.Running) -> int:
-    """Send the backlog, wait until it is stored, and return where it ends."""
+def _fill(running: _platform.Running) -> None:
+    """Send the backlog, and wait until rows of clusters are made of it."""
     sent = json.loads(_send(running, FILL_HOSTS, FILL_SECONDS // _fleet.TICKS, "--since", str(FILL_SECONDS))[0])
     store, deadline, stored = (
         FlightStore(running.data / "run" / "store.address"),
         time.monotonic() + SETTLE_SECONDS,
-        {"rows": 0},
+        {"rows": 0, "windows": 0},
     )
     sql = (
         "SELECT toUInt64(sum(bitShiftRight(version, 112))) AS values, count() AS rows,"
-        " toUnixTimestamp64Milli(max(event_time)) AS end_ms FROM {}"
+        " (SELECT count(DISTINCT window_start) FROM gpu_cluster_5m FINAL WHERE part = '') AS windows FROM gpu_1s"
     )
     wanted = FILL_HOSTS * FILL_SECONDS * _fleet.GPUS
-    while stored["rows"] < wanted and time.monotonic() < deadline:
-        stored = store.query(sql.format("gpu_1s")).to_pylist()[0]
-        time.sleep(0.5)
-    time.sleep(5)
-    parts = store.query("SELECT count() AS n FROM system.parts WHERE active AND table = 'gpu_1s'").to_pylist()[0]["n"]
-    rolled = store.query("SELECT count() AS n FROM gpu_30s").to_pylist()[0]["n"]
+    while (stored["rows"] < wanted or stored["windows"] < 2) and time.monotonic() < deadline:
+        stored = store.query(sql).to_pylist()[0]
+        time.sleep(1)
     store.close()
     print(
-        f"data: {FILL_HOSTS} hosts x {_fleet.GPUS} GPUs x {FILL_SECONDS} s: {stored['rows']:,} rows of GPUs in {parts}"
-        f" parts with {stored['values']:,} values, {rolled:,} rows of 30 s; sent in {sent['seconds']:.0f} s"
+        f"templates: {FILL_HOSTS} hosts x {_fleet.GPUS} GPUs x {FILL_SECONDS} s: {stored['rows']:,} rows of GPUs with"
+        f" {stored['values']:,} values, {stored['windows']} windows of 5 min; sent in {sent['seconds']:.0f} s",
+        flush=True,
     )
-    return int(stored["end_ms"])
 
 
 def _questions(end_ms: int) -> dict[str, Callable[[], Iterator[str]]]:
@@ -146,7 +159,18 @@ def _questions(end_ms: int) -> dict[str, Callable[[], Iterator[str]]]:
         asked = bands | {"aggregate": aggregates, "from": at_ms - 3_600_000, "to": at_ms}
         return f"/v1/metrics/query?{urlencode(asked)}"
 
+    def months(number: int, aggregate: str, metric: str, **more: Any) -> str:
+        asked = {"metric": metric, "aggregate": aggregate, "groupBy": "cluster", "format": "columns", **more}
+        at_ms = end_ms - number * 1000
+        return f"/v1/metrics/query?{urlencode(asked | {'from': at_ms - SHAPE.days * 86_400_000, 'to': at_ms})}"
+
+    def trend(number: int) -> str:
+        cluster = f"bench-{number % (-(-SHAPE.hosts // _year.HOSTS_OF_CLUSTER))}"
+        return months(number, "avg", TOP_METRICS[number % 4], cluster=cluster)
+
     return {
+        "trend_3mo": lambda: (trend(n) for n in count()),
+        "p95_temp_3mo": lambda: (months(n, "p95", "gpu_temperature_celsius", resolution="1d") for n in count()),
         "gpu_15min": lambda: (of_gpu(n, quarter | {"metrics": TOP_METRICS[n % 4]}) for n in count()),
         "gpu_all_metrics": lambda: (of_gpu(n, quarter | {"metrics": ",".join(every)}) for n in count(3)),
         "fleet_top5": lambda: (top(n) for n in count()),
@@ -166,7 +190,7 @@ def _metric_names() -> list[str]:
 
 
 def _gpu(number: int) -> str:
-    return _fleet.gpu_id(number * 7 % FILL_HOSTS, number % _fleet.GPUS)
+    return _fleet.gpu_id(number * 7 % SHAPE.hosts, number % _fleet.GPUS)
 
 
 def _under_load(

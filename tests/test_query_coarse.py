@@ -207,7 +207,7 @@ def test_the_engine_puts_values_into_the_bins_of_stored_sketches(store):
     assert (found == bins_of(values)).all()
 
 
-def test_a_percentile_that_sketches_answer_in_part_is_exact_behind_them():
+def test_of_a_percentile_only_what_has_no_sketch_yet_is_read_from_rows():
     text = QueryText(GAUGE, {}, from_=str(T0), to=str(END), resolution="3600s", aggregate="p95")
     query = parse_query(text, CATALOG, NOW)
     situation = Situation(
@@ -216,9 +216,9 @@ def test_a_percentile_that_sketches_answer_in_part_is_exact_behind_them():
     plan = plan_series(query, query.selected[0], situation)
     assert plan.legs == (
         Leg("1h", Span(T0, T0 + 3_600_000)),
-        Leg("5m", Span(T0 + 3_600_000, END - 3_600_000)),
+        Leg("5m", Span(T0 + 3_600_000, END - 300_000)),
     )
-    assert plan.raw == Span(END - 3_600_000, END)
+    assert plan.raw == Span(END - 300_000, END)
 
 
 def test_a_range_is_divided_by_the_coarsest_that_fits():
@@ -233,6 +233,20 @@ def test_a_range_is_divided_by_the_coarsest_that_fits():
         Leg("5m", Span(END - 3_600_000, END)),
         Leg("30s", Span(END, END + 330_000)),
     )
+
+
+@pytest.mark.parametrize(("days", "behind", "tail"), [(9, 400, False), (6, 400, True), (9, 1000, True)])
+def test_a_long_trend_of_clusters_ends_with_their_rows(days, behind, tail):
+    text = QueryText(GAUGE, {}, str(END - days * 86_400_000), str(NOW), "1h", "avg", "cluster")
+    query = parse_query(text, CATALOG, NOW)
+    made = NOW - behind * 1000
+    through = tuple((name, made) for name in ("5m", "1h", "cluster_5m", "cluster_1h"))
+    plan = plan_series(
+        query, query.selected[0], Situation(NOW, rollup_through_ms=NOW - 60_000, coarse_through_ms=through)
+    )
+    assert {leg.resolution for leg in plan.legs} == {"cluster_1h", "cluster_5m"} | ({"30s"} if tail else set())
+    assert (plan.raw is not None) is tail
+    assert plan.due_ms == (NOW - 10_000 if tail else made // 300_000 * 300_000)
 
 
 def test_windows_that_a_coarse_one_does_not_divide_are_read_from_finer_ones():

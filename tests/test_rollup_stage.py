@@ -75,6 +75,9 @@ def test_what_is_seen_is_kept_once_all_of_it_is_made(store):
     site.rig.clock.move(SEEN_SECONDS)
     site.roller.step()
     assert site.roller.waiting == 0
+    shown = site.roller.metrics.render()
+    assert all(f'rollup_lag_seconds{{resolution="{level}"}}' in shown for level in WIDTHS)
+    assert site.roller.metrics.total("rollup_windows_made_total") >= 3 + 1 + 1
     again = Roller(store, CATALOG, site.rig.clock)
     again.step()
     assert again.waiting == 0
@@ -118,7 +121,7 @@ def test_a_window_whose_source_is_gone_is_left_as_it_is(store, gone, caplog):
     site.send({POWER: 1, ENERGY: 1}, T0 + 1500, sequence=900, live=True)
     site.settle()
     assert "left as they are" in caplog.text
-    assert site.roller.left_windows
+    assert site.roller.metrics.total("rollup_windows_left_total")
     assert {level: rolled(store, level, site.tenant) for level in before} == before
 
 

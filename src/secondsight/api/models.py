@@ -67,6 +67,13 @@ class SeriesAnswer(Shape):
     values: list[float | None] | None = None
 
 
+class UnequalWindow(Shape):
+    """A window that a change of clocks, or the length of a month, makes unlike the others."""
+
+    ts: str
+    seconds: int
+
+
 class QueryAnswer(Shape):
     """Series and what they are worth; nothing was to report before `expectedFrom`.
 
@@ -91,6 +98,8 @@ class QueryAnswer(Shape):
     next_cursor: str | None
     range_start: str
     range_end: str
+    timezone: str | None = None
+    unequal_windows: list[UnequalWindow] | None = None
 
 
 class TopRow(Shape):

@@ -62,7 +62,13 @@ class SeriesParameters(PlaceParameters):
     metrics: Names = ""
     from_: Annotated[Time, Field(alias="from")] = ""
     to: Time = ""
-    resolution: Annotated[str, Field(max_length=16, description="auto, range, or a multiple of 1s: 10s, 30s, 5m.")] = ""
+    resolution: Annotated[
+        str, Field(max_length=16, description="auto, range, a multiple of 1s such as 30s, 5m or 1d, or 1mo.")
+    ] = ""
+    timezone: Annotated[
+        str,
+        Field(max_length=64, description="Zone whose clocks windows of half an hour and more follow: Europe/Berlin."),
+    ] = ""
     aggregate: Word = ""
     group_by: Annotated[Word, Field(alias="groupBy", description="Labels that tell series apart, by commas.")] = ""
     limit: int | None = None
@@ -82,6 +88,7 @@ class SeriesParameters(PlaceParameters):
             limit=self.limit,
             cursor=self.cursor,
             format=self.format,
+            timezone=self.timezone,
         )
 
 

@@ -33,7 +33,14 @@ LEGAL: dict[RollupSet, tuple[Aggregate, ...]] = {
     RollupSet.INCREASE: (Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.LAST),
     RollupSet.STATE: (Aggregate.LAST, Aggregate.CHANGES),
     RollupSet.EVENT: (),
-    RollupSet.HISTOGRAM: (),
+    RollupSet.HISTOGRAM: (
+        Aggregate.P95,
+        Aggregate.P50,
+        Aggregate.P99,
+        Aggregate.AVG,
+        Aggregate.RATE,
+        Aggregate.COUNT,
+    ),
 }
 
 QUANTILES: dict[Aggregate, float] = {Aggregate.P50: 0.5, Aggregate.P95: 0.95, Aggregate.P99: 0.99}
@@ -51,14 +58,19 @@ def legal_aggregates(metric: Metric) -> tuple[Aggregate, ...]:
     return LEGAL[metric.rollup] if metric.is_scalar else ()
 
 
+def is_histogram(metric: Metric) -> bool:
+    """Tell whether figures of a metric are made of what buckets gained."""
+    return metric.rollup is RollupSet.HISTOGRAM
+
+
 def choose_aggregate(metric: Metric, asked: str | None) -> Aggregate:
     """Return the aggregate asked for, or the metric's default: avg of gauges, rate of counters, last of states.
 
     Raises:
-        Rejected(not_a_series): The metric is an event, an info or a histogram.
+        Rejected(not_a_series): The metric is an event or an info.
         Rejected(illegal_aggregate): The metric's rollups do not hold it.
     """
-    legal = legal_aggregates(metric)
+    legal = LEGAL[metric.rollup] if is_histogram(metric) else legal_aggregates(metric)
     if not legal:
         kind_hint = "events are stored; no route reads them yet" if metric.type is MetricType.EVENT else ""
         raise Rejected("not_a_series", f"{metric.name} is of type {metric.type.value} and has no points", kind_hint)
@@ -84,6 +96,8 @@ def mixes_parts(metric: Metric, aggregate: Aggregate) -> bool:
 
 def unit_of(metric: Metric, aggregate: Aggregate) -> str:
     """Return the unit of the figure."""
+    if is_histogram(metric) and aggregate in (Aggregate.COUNT, Aggregate.RATE):
+        return "1" if aggregate is Aggregate.COUNT else "1/s"
     if aggregate is Aggregate.COUNT:
         return "s"
     if aggregate in _UNSCALED:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from secondsight.model import EntityKind
+from secondsight.query.calendar import unequal_windows
 from secondsight.query.compile import label_columns
 from secondsight.query.coverage import Coverage
 from secondsight.query.plan import Span
@@ -67,6 +68,8 @@ class Answer:
         freshness_ms: Age of the newest event time in scope, or None.
         late_ratio: Share of 1 s rows that came over 10 s after their event time, or None where none was read.
         next_cursor: Where the next page of series starts; "" behind the last.
+        timezone: Zone whose clocks windows follow; "" for UTC.
+        edges: Where its windows begin, and the last one ends.
     """
 
     metric: str
@@ -85,6 +88,8 @@ class Answer:
     series_total: int = 0
     next_cursor: str = ""
     tier: str = "hot"
+    timezone: str = ""
+    edges: tuple[int, ...] = ()
 
 
 def cut_series(points: Any, groups: Sequence[Group]) -> list[tuple[dict[str, str], I64, F64]]:
@@ -118,7 +123,15 @@ def to_json(answer: Answer, form: Format) -> dict[str, Any]:
     if grid is not None:
         body["ts"] = grid.tolist()
     body["series"] = [_series_json(series, answer, grid) for series in answer.series]
-    return body | _quality_json(answer)
+    return body | _quality_json(answer) | _calendar_json(answer)
+
+
+def _calendar_json(answer: Answer) -> dict[str, Any]:
+    """Return which zone windows follow, and those of them that a change of clocks made longer or shorter."""
+    if not answer.timezone:
+        return {}
+    unequal = [{"ts": format_time(start), "seconds": width // 1000} for start, width in unequal_windows(answer.edges)]
+    return {"timezone": answer.timezone, "unequalWindows": unequal}
 
 
 def top_json(answer: Answer) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, bes
 
 
 def _percentiles(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
-    """Return the points that sketches give and those of 1 s rows behind them; entities that have both are one row."""
+    """Return the points that sketches give, and 1 s rows that are put into the same bins."""
     labels = label_columns(plan.groups)
     names = list(dict.fromkeys([*IDENTITY, *labels]))
     share = QUANTILES[plan.selected.aggregate]
@@ -148,14 +148,7 @@ def _percentiles(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters)
     ]
     sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
     source = sketches(plan, tables, parameters)
-    source = source if plan.is_pooled else _with_models(plan, source, tables)
-    sketched = select(columns, source, tail=[sets])
-    if plan.raw is None or plan.whole:
-        return sketched
-    exact = _figures(plan, tables, parameters)
-    columns = [*names, "bucket_ms", "max(figure) AS figure", *_MERGED_QUALITY, "is_entity"]
-    group = f"GROUP BY {', '.join([*names, 'bucket_ms', 'is_entity'])}"
-    return select(columns, f"({sketched} UNION ALL {exact})", tail=[group])
+    return select(columns, source if plan.is_pooled else _with_models(plan, source, tables), tail=[sets])
 
 
 def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
@@ -163,6 +156,8 @@ def bucket(time: str, plan: SeriesPlan, parameters: Parameters) -> str:
     if plan.whole:
         start = parameters.bind(plan.span.from_ms, "Int64")
         return f"{time} * 0 + {start}"
+    if plan.edges:
+        return f"toInt64(roundDown({time}, {parameters.bind_integers(plan.edges)}))"
     width = parameters.bind(plan.resolution_ms, "Int64")
     return f"intDiv({time}, {width}) * {width}"
 

@@ -4,16 +4,18 @@ Routing: windows that are a multiple of 30 s are read from rollups up to where t
 after that; all others, and percentiles, are read from 1 s rows. Of rollups the coarsest that divides the window is read
 as far as it is made, finer ones at both ends. All give the same figures. Percentiles over very many 1 s rows come from
 the sketches of coarse rollups, where windows are multiples of theirs. Questions that name no host and no GPU, and tell
-none apart, are answered from rows of whole clusters.
+none apart, are answered from rows of whole clusters; over more than a week they end with these.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 
 from secondsight.errors import Rejected
 from secondsight.process.cells import WINDOW_MS
 from secondsight.process.patterns import LOOKBACK_MS
-from secondsight.query.aggregates import PAIRED, QUANTILES, Aggregate
+from secondsight.query.aggregates import PAIRED, QUANTILES, Aggregate, is_histogram
+from secondsight.query.calendar import FROM_MS, edges_of
 from secondsight.query.request import Filters, Group, MetricQuery, Selected
 from secondsight.query.times import format_width
 from secondsight.store.clusters import CLUSTER_KINDS, WIDTHS_MS
@@ -31,11 +33,16 @@ SKETCH_ROWS_MINIMUM = 2_000_000
 LOOKBACK_SHORT_MS = 600_000
 LOOKBACK_ENTITIES = 64
 GRACE_MS = 10_000
+BEHIND_MAXIMUM_MS = 900_000
 POOLED = frozenset(
     {Aggregate.AVG, Aggregate.MIN, Aggregate.MAX, Aggregate.COUNT, Aggregate.RATE, Aggregate.INCREASE, *QUANTILES}
 )
 """Aggregates that rows of whole clusters give."""
 
+_DAY_MS = 86_400_000
+MONTH_MS = 31 * _DAY_MS
+LEAST_MS = ((_DAY_MS, 300_000), (7 * _DAY_MS, 3_600_000))
+"""Range beyond which a width of windows is the least."""
 _NICE_MS = tuple(
     seconds * 1000 for seconds in (30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 )
@@ -107,6 +114,7 @@ class SeriesPlan:
         legs: The parts of it by resolution, in order; empty where there is no such range.
         raw: Range read from 1 s rows, or None; begins where `rollup` ends.
         due_ms: Slots from here on may still be on their way; they are not counted.
+        edges: Where output windows begin and the last one ends, where they follow the clocks of a zone.
         lookback_ms: How far before `raw` the sample before a counter's first one is looked for; 0 where none is.
     """
 
@@ -126,6 +134,7 @@ class SeriesPlan:
     several_sources: bool
     due_ms: int
     lookback_ms: int
+    edges: tuple[int, ...] = ()
 
     @property
     def is_pooled(self) -> bool:
@@ -153,16 +162,24 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         Rejected(range_too_wide, too_many_series): It would cost more than one question may.
     """
     resolution_ms = choose_resolution(query, situation.now_ms)
+    if is_histogram(selected.metric):
+        situation = replace(situation, rollup_through_ms=None, coarse_through_ms=())
     exact = selected.aggregate in QUANTILES
     from_rollups = not exact and (query.whole or resolution_ms % WINDOW_MS == 0)
     narrow = query.to_ms - query.from_ms <= RAW_RANGE_MAXIMUM_MS
     step_ms = (WINDOW_MS if from_rollups and not narrow else RAW_MS) if query.whole else resolution_ms
-    span = _whole_windows(query, step_ms, situation.now_ms)
+    edges = _edges(query, resolution_ms, situation.now_ms)
+    span = Span(edges[0], edges[-1]) if edges else _whole_windows(query, step_ms, situation.now_ms)
+    grid_ms = gcd(*edges) if edges else resolution_ms
     head, rollup, raw = _split(span, situation.rollup_through_ms if from_rollups else None)
-    usable = _usable(None if query.whole else resolution_ms, situation, pooled=may_pool(query, selected))
+    usable = _usable(None if query.whole else grid_ms, situation, pooled=may_pool(query, selected))
     legs = () if rollup is None else tuple(_divided(rollup, usable))
     if exact and _raw_rows(span, situation) > SKETCH_ROWS_MINIMUM:
-        head, rollup, legs, raw = _sketched(span, None if query.whole else resolution_ms, usable)
+        head, rollup, legs, raw = _sketched(span, usable)
+    end_ms = _settled_end(span, legs, situation.now_ms)
+    if end_ms is not None and rollup is not None:
+        rollup, raw = Span(rollup.from_ms, end_ms), None
+        legs = tuple(leg for leg in legs if leg.span.to_ms <= end_ms)
     kind = selected.metric.kind
     _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
@@ -173,7 +190,7 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         groups=query.groups_of(selected),
         span=span,
         resolution_ms=span.to_ms - span.from_ms if query.whole else resolution_ms,
-        base_ms=WINDOW_MS if query.whole or resolution_ms % WINDOW_MS == 0 else resolution_ms,
+        base_ms=WINDOW_MS if query.whole or grid_ms % WINDOW_MS == 0 else grid_ms,
         whole=query.whole,
         head=head,
         rollup=rollup,
@@ -182,9 +199,20 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         final_rollup=_rewritten(rollup_table(kind), rollup, situation.rewrites),
         final_raw=any(_rewritten(raw_table(kind), each, situation.rewrites, back_ms) for each in (head, raw)),
         several_sources=situation.several_sources,
-        due_ms=min(span.to_ms, situation.now_ms - GRACE_MS),
+        due_ms=min(span.to_ms, situation.now_ms - GRACE_MS, end_ms or span.to_ms),
         lookback_ms=back_ms,
+        edges=edges,
     )
+
+
+def _settled_end(span: Span, legs: Sequence[Leg], now_ms: int) -> int | None:
+    """Return where a trend over more than a week may end: with the rows of clusters, if these are nearly up to date.
+
+    The newest minutes would show in nothing but the last window, and cost more than all that is before them.
+    """
+    end_ms = max((leg.span.to_ms for leg in legs if leg.is_pooled), default=0)
+    is_long = span.to_ms - span.from_ms > 7 * _DAY_MS
+    return end_ms if is_long and 0 <= min(span.to_ms, now_ms) - end_ms <= BEHIND_MAXIMUM_MS else None
 
 
 def may_pool(query: MetricQuery, selected: Selected) -> bool:
@@ -201,14 +229,15 @@ def reach_of(query: MetricQuery) -> Span:
 
 
 def choose_resolution(query: MetricQuery, now_ms: int) -> int:
-    """Return the width of a window: as asked, else 1 s up to 15 minutes and then what gives at most 2,000 points.
+    """Return the width of a window: as asked, else `automatic_resolution`; of percentiles beyond a month a day.
 
     Raises:
         Rejected(range_too_wide): The width asked for gives too many points.
     """
     range_ms = max(min(query.to_ms, now_ms) - query.from_ms, 1)
     if query.resolution_ms is None:
-        return automatic_resolution(range_ms)
+        has_percentile = any(selected.aggregate in QUANTILES for selected in query.selected)
+        return _DAY_MS if has_percentile and range_ms > MONTH_MS else automatic_resolution(range_ms)
     if range_ms / query.resolution_ms > POINTS_MAXIMUM:
         wanted = format_width(automatic_resolution(range_ms))
         asked = format_width(query.resolution_ms)
@@ -217,11 +246,15 @@ def choose_resolution(query: MetricQuery, now_ms: int) -> int:
 
 
 def automatic_resolution(range_ms: int) -> int:
-    """Return 1 s up to 15 minutes, then the least round multiple of 30 s that gives at most 2,000 points."""
+    """Return 1 s up to 15 minutes, then the least round width that gives at most 2,000 points.
+
+    Beyond a day it is a multiple of 5 min and beyond a week of 1 h, which rollups of all times have.
+    """
     if range_ms <= RAW_RANGE_MAXIMUM_MS:
         return RAW_MS
-    fitting = [width_ms for width_ms in _NICE_MS if range_ms / width_ms <= POINTS_WANTED]
-    return fitting[0] if fitting else _NICE_MS[-1]
+    least_ms = max((width_ms for beyond_ms, width_ms in LEAST_MS if range_ms > beyond_ms), default=WINDOW_MS)
+    fitting = [width_ms for width_ms in _NICE_MS if range_ms / width_ms <= POINTS_WANTED and width_ms >= least_ms]
+    return fitting[0] if fitting else _DAY_MS
 
 
 def _whole_windows(query: MetricQuery, step_ms: int, now_ms: int) -> Span:
@@ -230,6 +263,13 @@ def _whole_windows(query: MetricQuery, step_ms: int, now_ms: int) -> Span:
     if query.whole:
         return Span(from_ms, max(to_ms // step_ms * step_ms, from_ms + step_ms))
     return Span(from_ms, -(-to_ms // step_ms) * step_ms)
+
+
+def _edges(query: MetricQuery, resolution_ms: int, now_ms: int) -> tuple[int, ...]:
+    """Return where the windows of a zone begin and the last one ends; nothing where they are those of UTC."""
+    if query.whole or query.calendar is None or resolution_ms < FROM_MS:
+        return ()
+    return edges_of(query.calendar, resolution_ms, query.from_ms, min(query.to_ms, max(now_ms, query.from_ms + 1)))
 
 
 def _split(span: Span, rollup_through_ms: int | None) -> tuple[Span | None, Span | None, Span | None]:
@@ -260,16 +300,10 @@ def _usable(resolution_ms: int | None, situation: Situation, *, pooled: bool) ->
 
 
 def _sketched(
-    span: Span, resolution_ms: int | None, usable: Sequence[tuple[str, int, int]]
+    span: Span, usable: Sequence[tuple[str, int, int]]
 ) -> tuple[Span | None, Span | None, tuple[Leg, ...], Span | None]:
-    """Return the windows that sketches answer, these by resolution, and what is left to 1 s rows before and behind.
-
-    Args:
-        span: The range, whole output windows.
-        resolution_ms: Width of one; None where the range is one.
-        usable: What `_usable` gives.
-    """
-    step_ms = resolution_ms or min((width_ms for _, width_ms, _ in usable), default=1)
+    """Return the windows that sketches answer, these by resolution, and what is left to 1 s rows before and behind."""
+    step_ms = min((width_ms for _, width_ms, _ in usable), default=1)
     through_ms = max((through_ms for _, _, through_ms in usable), default=0)
     first_ms = -(-span.from_ms // step_ms) * step_ms
     cut_ms = min(through_ms, span.to_ms) // step_ms * step_ms

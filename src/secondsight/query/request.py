@@ -10,7 +10,8 @@ from enum import StrEnum
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import Metric
 from secondsight.errors import Rejected
-from secondsight.query.aggregates import Aggregate, choose_aggregate, mixes_parts
+from secondsight.query.aggregates import Aggregate, choose_aggregate, is_histogram, mixes_parts
+from secondsight.query.calendar import MONTH, Calendar, parse_zone
 from secondsight.query.times import parse_time, parse_width
 
 METRICS_MAXIMUM = 120
@@ -19,6 +20,8 @@ FILTER_VALUES_MAXIMUM = 1_000
 FILTER_LENGTH_MAXIMUM = 300
 LIMIT_DEFAULT = 200
 LIMIT_MAXIMUM = 5_000
+MONTH_MS = 30 * 86_400_000
+"""What a window of a month counts as where its width matters."""
 RANGE_MAXIMUM_MS = 366 * 86_400_000
 
 
@@ -83,6 +86,7 @@ class MetricQuery:
         from_ms, to_ms: Half open, epoch ms.
         resolution_ms: Width of a window, or None for automatic; `whole` overrides both.
         whole: One window that is the whole range.
+        calendar: Whose clocks windows of half an hour and more follow; None for UTC.
         group_by: Dimensions of a series, in ladder order; empty means one per entity and part.
         limit: Most series in the answer.
         offset: Series to pass over, in order of their labels.
@@ -98,6 +102,7 @@ class MetricQuery:
     limit: int = LIMIT_DEFAULT
     offset: int = 0
     format: Format = Format.ROWS
+    calendar: Calendar | None = None
 
     def groups_of(self, selected: Selected) -> tuple[Group, ...]:
         """Return the dimensions of one metric's series: parts stay apart where adding them up would not be exact."""
@@ -124,6 +129,7 @@ class QueryText:
     limit: int | None = None
     cursor: str = ""
     format: str = ""
+    timezone: str = ""
 
 
 def parse_query(text: QueryText, catalog: Catalog, now_ms: int) -> MetricQuery:
@@ -131,7 +137,7 @@ def parse_query(text: QueryText, catalog: Catalog, now_ms: int) -> MetricQuery:
 
     Raises:
         Rejected(unknown_metric, ambiguous_metric, illegal_aggregate, not_a_series, too_many_metrics, mixed_kinds).
-        Rejected(bad_time, range_too_wide, bad_resolution, bad_filter, bad_group, illegal_group,
+        Rejected(bad_time, bad_timezone, range_too_wide, bad_resolution, bad_filter, bad_group, illegal_group,
             bad_limit, bad_cursor, bad_format).
     """
     from_ms, to_ms = parse_range(text.from_, text.to, now_ms)
@@ -143,6 +149,7 @@ def parse_query(text: QueryText, catalog: Catalog, now_ms: int) -> MetricQuery:
         from_ms=from_ms,
         to_ms=to_ms,
         resolution_ms=None if whole else _resolution(text.resolution),
+        calendar=_calendar(text),
         whole=whole,
         group_by=_checked_groups(_groups(text.group_by), selected),
         limit=parse_limit(text.limit),
@@ -178,6 +185,8 @@ def select_metrics(names: str, aggregate: str, catalog: Catalog) -> tuple[Select
         )
     if len({metric.kind for metric in metrics}) > 1:
         raise Rejected("mixed_kinds", "the metrics are of different entity kinds", "ask for each kind by itself")
+    if len({is_histogram(metric) for metric in metrics}) > 1:
+        raise Rejected("mixed_kinds", "histograms and other metrics are asked at once", "ask for each by itself")
     aggregates: list[str | None] = [*dict.fromkeys(_split(aggregate))] or [None]
     if len(metrics) * len(aggregates) > SELECTED_MAXIMUM:
         message = f"{len(metrics)} metrics by {len(aggregates)} aggregates are asked at once"
@@ -235,9 +244,17 @@ def _values(name: str, written: str | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
+def _calendar(text: QueryText) -> Calendar | None:
+    if text.resolution == MONTH:
+        return Calendar(parse_zone(text.timezone or "UTC"), months=1)
+    return Calendar(parse_zone(text.timezone)) if text.timezone else None
+
+
 def _resolution(text: str) -> int | None:
     if text in ("", "auto"):
         return None
+    if text == MONTH:
+        return MONTH_MS
     width_ms = parse_width(text)
     if width_ms % 1000:
         raise Rejected("bad_resolution", f"{text!r} is not a multiple of 1s", "the finest stored resolution is 1s")

@@ -64,12 +64,14 @@ class Figures:
 
     Attributes:
         cut: (Labels by column, window starts, figures as stored) per entity and part, in the order of their names.
+        notes: What is to be said of them.
     """
 
     cut: list[tuple[dict[str, str], I64, F64]]
     held: dict[Key, Held]
     late: int
     rows: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ def suits_rows(plans: Sequence[SeriesPlan], situation: Situation) -> bool:
     """Tell whether plans of one request are few rows of single entities, read from 1 s rows alone."""
     if not situation.entities:
         return False
-    alike = all(plan.rollup is None and plan.raw is not None and plan.raw == plans[0].raw for plan in plans)
+    alike = all(
+        not plan.edges and plan.rollup is None and plan.raw is not None and plan.raw == plans[0].raw for plan in plans
+    )
     single = all(
         set(plan.groups) == {Group.GPU, Group.PART} and plan.selected.aggregate in _AGGREGATES for plan in plans
     )

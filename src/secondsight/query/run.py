@@ -17,10 +17,12 @@ from secondsight.catalog.metric import Metric
 from secondsight.catalog.scale import physical_array
 from secondsight.clock import Clock
 from secondsight.contracts import Store
+from secondsight.errors import Retryable
 from secondsight.model import Quality
-from secondsight.query.aggregates import is_scaled, unit_of
+from secondsight.query.aggregates import is_histogram, is_scaled, unit_of
 from secondsight.query.answer import Answer, Series, cut_series, named_labels
 from secondsight.query.cold import ColdTier, Read
+from secondsight.query.cold_gaps import edge_of, lacks_of
 from secondsight.query.cold_plans import Tiers, any_cold, read_tiers
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
@@ -38,6 +40,7 @@ from secondsight.query.coverage import (
     unlisted,
 )
 from secondsight.query.gapreader import GapReader
+from secondsight.query.histograms import compile_histograms, figures_of_histograms
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
@@ -78,6 +81,7 @@ class _Part:
     newest_ms: int | None
     late: int
     rows: int
+    notes: tuple[str, ...] = ()
 
 
 class QueryRunner:
@@ -151,7 +155,8 @@ class QueryRunner:
 
     def _read_tiers(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, tiers: Tiers) -> Sequence[Any]:
         """Return the rows of each plan, from where they are: the hot store, the lake, or both."""
-        if self._cold is None or not any_cold(plans, self._cold.floors()):
+        is_hot = is_histogram(plans[0].selected.metric)
+        if is_hot or self._cold is None or not any_cold(plans, self._cold.floors()):
             return self._read(plans, situation, scope)
 
         def read_plans(some: Sequence[SeriesPlan], read: Read | None) -> list[Figures]:
@@ -172,6 +177,8 @@ class QueryRunner:
 
     def _read(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> list[Any]:
         """Return the rows of each plan: few rows in one statement for all of them, else one statement for each."""
+        if is_histogram(plans[0].selected.metric):
+            return [self._read_histogram(plan, scope) for plan in plans]
         if suits_rows(plans, situation):
             rows = self._rows(plans, situation, scope)
             if rows is not None:
@@ -185,6 +192,9 @@ class QueryRunner:
             for positions, tables in zip(tasks, answers, strict=True):
                 found.update(dict(zip(positions, tables.result(), strict=True)))
         return [found[position] for position in range(len(plans))]
+
+    def _read_histogram(self, plan: SeriesPlan, scope: Scope) -> Figures:
+        return figures_of_histograms(self.inventory.read(compile_histograms(plan, scope)), plan)
 
     def _rows(self, plans: Sequence[SeriesPlan], situation: Situation, scope: Scope) -> Rows | None:
         """Return the rows of few entities, with the samples before the range that counters need; None if too many."""
@@ -230,10 +240,20 @@ class QueryRunner:
         if coverage.expected == coverage.stored:
             return coverage
         plan = next(iter(parts.values())).plan
-        lacks = self._gaps.lacks(plan.selected.metric.kind, plan.filters, plan.span, scope)
+        lacks = self._lacks(plan, scope)
         return reduce(
             Coverage.plus, [self._coverage(part, delivered[name], lacks, scope) for name, part in parts.items()]
         )
+
+    def _lacks(self, plan: SeriesPlan, scope: Scope) -> dict[str, Lack] | None:
+        """Return what the gaps of a plan's range come to; None where that would cost too much, or the lake is away."""
+        asked = (plan.selected.metric.kind, plan.filters, plan.span)
+        if self._cold is None or plan.span.from_ms >= edge_of(asked[0], self._cold.floors()):
+            return self._gaps.lacks(*asked, scope)
+        try:
+            return lacks_of(self._gaps, self._cold, self.inventory, asked, scope)
+        except Retryable:
+            return None
 
     def _coverage(
         self, part: _Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
@@ -259,12 +279,21 @@ class QueryRunner:
     def _silent(self, plan: SeriesPlan, scope: Scope) -> frozenset[Key]:
         """Return entities and parts whose newest rows say that they never had the metric."""
         metric, span = plan.selected.metric, Span(plan.due_ms - PRESENCE_MS, plan.due_ms)
-        key = ("silent", metric.name, plan.filters, scope)
-        found: frozenset[Key] = self.inventory.remember(
-            key,
-            PRESENCE_SECONDS,
-            lambda: frozenset(keys_of(self.inventory.read(compile_silent(metric, plan.filters, span, scope)))),
-        )
+        read: Read = self.inventory.read
+        is_old = self._cold is not None and span.from_ms < self._cold.floors().get(plan.raw_table, 0)
+        if self._cold is not None and is_old:
+            read = self._cold.reader(span, 0, plan.filters, scope)
+        key = ("silent", metric.name, plan.filters, scope, span if is_old else None)
+
+        def made() -> frozenset[Key]:
+            try:
+                return frozenset(keys_of(read(compile_silent(metric, plan.filters, span, scope))))
+            except Retryable:
+                if is_old:  # the answer says already that the lake is away
+                    return frozenset()
+                raise
+
+        found: frozenset[Key] = self.inventory.remember(key, PRESENCE_SECONDS, made)
         return found
 
 
@@ -362,7 +391,7 @@ def _part(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> _Pa
     if not isinstance(found, Figures):
         found = _figures_of_table(found, plan, best)
     newest_ms = max((one.last_ms for one in found.held.values()), default=None)
-    return _Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows)
+    return _Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows, found.notes)
 
 
 def _figures_of_table(rows: pa.Table, plan: SeriesPlan, best: Best | None) -> Figures:
@@ -400,11 +429,13 @@ def _assembled(query: MetricQuery, parts: list[_Part], progress: Progress, now_m
         series=tuple(page),
         span=parts[0].plan.span,
         resolution_ms=parts[0].plan.resolution_ms,
+        timezone=query.calendar.zone if query.calendar else "",
+        edges=parts[0].plan.edges,
         coverage=coverage,
         complete_through_ms=progress.complete_through_ms,
         freshness_ms=max(now_ms - max(newest), 0) if newest else None,
         late_ratio=sum(part.late for part in parts) / rows if rows else None,
-        warnings=_warnings(progress, coverage),
+        warnings=(*_warnings(progress, coverage), *(note for part in parts for note in part.notes)),
         series_total=len(series),
         next_cursor=str(end) if end < len(series) else "",
     )

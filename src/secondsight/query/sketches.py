@@ -1,7 +1,7 @@
 """Turn a plan for percentiles into a subquery of sketches: one row per series and stored window, or per sample.
 
-Rows of rollups have a sketch each. Where one figure is asked of a whole range, samples at its ends are put into the
-same bins, so that all of it adds up.
+Rows of rollups have a sketch each. Samples of which no sketch is made yet are put into the same bins, so that all of it
+adds up.
 """
 
 from secondsight.query.members import value_of_last
@@ -31,9 +31,8 @@ def sketches(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> 
     fine, pooled = (
         [_leg(plan, leg, tables, parameters) for leg in plan.legs if leg.is_pooled is kind] for kind in (False, True)
     )
-    if plan.whole:
-        ends = [span for span in (plan.head, plan.raw) if span is not None]
-        fine += [_binned(plan, span, tables, parameters) for span in ends]
+    ends = [span for span in (plan.head, plan.raw) if span is not None]
+    fine += [_binned(plan, span, tables, parameters) for span in ends]
     legs = alike(plan, fine, pooled, _COLUMNS, tables) if pooled else fine
     union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
     return select(["*"], union, tail=[best_source("window_ms")]) if plan.several_sources else union

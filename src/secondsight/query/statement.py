@@ -41,6 +41,10 @@ class Parameters:
         """Return the text that stands for a list of strings, sorted."""
         return self._reference(tuple(sorted(values)), "Array(String)")
 
+    def bind_integers(self, values: Iterable[int]) -> str:
+        """Return the text that stands for a list of integers, as they come."""
+        return self._reference(tuple(values), "Array(Int64)")
+
     def among(self, named: Iterable[tuple[str, Collection[str]]]) -> list[str]:
         """Return the predicates that columns hold one of some texts each; those without any admit all."""
         return [f"{column} IN {self.bind_texts(texts)}" for column, texts in named if texts]

@@ -15,12 +15,15 @@ class RollupConfig:
         store: Address of the store, or a file that holds it; "" stands for `run/store.address` in `data`.
         clickhouse: Server that keeps the tables, instead of `store`: one, not a cluster of several.
         catalogue: Further catalogue files of the operator; the same as the processor has.
+        metrics_listen: Address of `/metrics`; "" for none. Port 0 takes a free one, which `run/rollup.metrics` in
+            `data` names.
     """
 
     data: Path
     store: str = ""
     clickhouse: ClickHouseConfig | None = None
     catalogue: tuple[Path, ...] = ()
+    metrics_listen: str = "127.0.0.1:0"
 
     @property
     def store_address(self) -> str | Path:

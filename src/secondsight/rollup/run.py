@@ -35,6 +35,7 @@ from secondsight.rollup.watch import (
     unpooled_windows,
     written_through,
 )
+from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.clusters import CLUSTER_KINDS
 from secondsight.store.coarse import LEVELS
 from secondsight.store.rows import ColumnValues, arrow_table
@@ -94,9 +95,16 @@ class _Batch:
 
 
 class Roller:
-    """Makes rollups in one store, whose tables exist. For one thread, and one process a store."""
+    """Makes rollups in one store, whose tables exist. For one thread, and one process a store.
 
-    def __init__(self, store: Store, catalog: Catalog, clock: Clock) -> None:
+    Args:
+        store: Where they are read and written.
+        catalog: Whose metrics.
+        clock: Source of time.
+        metrics: Counts what is made and left, and says how far behind it is.
+    """
+
+    def __init__(self, store: Store, catalog: Catalog, clock: Clock, metrics: SelfMetrics | None = None) -> None:
         self._store = store
         self._catalog = catalog
         self._clock = clock
@@ -109,7 +117,7 @@ class Roller:
         self._through = Through()
         self._unpooled: dict[Work, Note] = {}
         self._kept_at = clock.monotonic_seconds()
-        self.left_windows = 0
+        self.metrics = metrics or SelfMetrics()
 
     @property
     def waiting(self) -> int:
@@ -144,6 +152,7 @@ class Roller:
                 self._look((kind, level), self._seen, newest)
                 made += self._make_due((kind, level), stop)
         made += self._pool_some()
+        self.metrics.gauge("rollup_windows_waiting", self.waiting)
         if self._clock.monotonic_seconds() - self._kept_at >= SEEN_SECONDS:
             self._keep(self._seen, written)
         return made
@@ -219,6 +228,9 @@ class Roller:
         for work in works:
             if work not in notes or work in made_now:
                 self._changes[lane].pop(work, None)
+        kind, level = lane
+        if made_now:
+            self.metrics.count("rollup_windows_made_total", len(made_now), kind=kind.value, resolution=level.name)
         return len(made_now)
 
     def _pool_some(self) -> int:
@@ -236,7 +248,7 @@ class Roller:
     def _tell_left(self, work: Work, made: Made) -> None:
         if not made.left:
             return
-        self.left_windows += 1
+        self.metrics.count("rollup_windows_left_total", kind=work.kind.value, resolution=work.level.name)
         logger.warning(
             "%s of cluster %s at %d s: rows of %d hosts are left as they are, for less is stored of what they were"
             " made of; rows that came late for them are in finer tables alone",
@@ -312,6 +324,7 @@ class Roller:
         lacking = [work for changes in self._changes.values() for work, change in changes.items() if change.is_new]
         ends = self._through.ends(self._clock.now_ms(), written, lacking, self._unpooled, WAIT_MS)
         keep_through(self._store, self._specs["rollups_through"], ends, self._kept_version)
+        self._show_lag(ends)
         settled = {lane: min([seen[lane], *_bases(self._changes[lane].values())]) for lane in self._lanes}
         changed = [lane for lane in self._lanes if settled[lane] != self._kept.get(lane)]
         self._kept_at = self._clock.monotonic_seconds()
@@ -324,6 +337,15 @@ class Roller:
         }
         self._store.insert("rollups_seen", arrow_table(self._specs["rollups_seen"], columns))
         self._kept = settled
+
+    def _show_lag(self, ends: Mapping[tuple[str, Place], int]) -> None:
+        """Show for each resolution how long ago its last window could have been made that is not, of any cluster."""
+        now_ms = self._clock.now_ms()
+        for level in LEVELS:
+            named = {rollup_table(kind, level.name) for kind in EntityKind}
+            reached = [end_ms for (table, _), end_ms in ends.items() if table in named]
+            due_ms = min(reached, default=now_ms) + level.width_ms + WAIT_MS[level.name]
+            self.metrics.gauge("rollup_lag_seconds", max(now_ms - due_ms, 0) / 1000, resolution=level.name)
 
 
 def _bases(changes: Iterable[_Change]) -> Iterable[int]:

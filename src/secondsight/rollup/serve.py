@@ -4,8 +4,10 @@ import threading
 
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
+from secondsight.exposition import SUFFIX, MetricsServer
 from secondsight.rollup.config import RollupConfig
 from secondsight.rollup.run import Roller
+from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.reach import reach_store
 
 
@@ -16,8 +18,18 @@ def serve_rollup(config: RollupConfig, clock: Clock, stop: threading.Event) -> N
         Rejected(bad_config): A catalogue file is wrong.
     """
     catalog = load_catalog(config.catalogue)
-    store = reach_store(config.store_address, config.clickhouse, clock)
+    store, metrics = reach_store(config.store_address, config.clickhouse, clock), SelfMetrics()
+    server = _metrics_server(config, metrics)
     try:
-        Roller(store, catalog, clock).run(stop)
+        Roller(store, catalog, clock, metrics).run(stop)
     finally:
+        if server is not None:
+            server.close()
         store.close()
+
+
+def _metrics_server(config: RollupConfig, metrics: SelfMetrics) -> MetricsServer | None:
+    """Return what answers `/metrics`, None where nobody is to be answered."""
+    if not config.metrics_listen:
+        return None
+    return MetricsServer(config.metrics_listen, config.data / "run" / f"rollup{SUFFIX}", metrics.render)
