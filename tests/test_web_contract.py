@@ -7,12 +7,43 @@ from typing import cast
 import pytest
 from pydantic import BaseModel
 
+import web_fake_lists as lists
+from secondsight.api.administration import GrantPage, TenantPage, TokenPage
 from secondsight.api.app import make_routes
+from secondsight.api.ask import AskAnswer
 from secondsight.api.config import ApiConfig
-from secondsight.api.models import CatalogAnswer, FleetAnswer, GpuAnswer, GpuPage, QueryAnswer, SessionAnswer
+from secondsight.api.events import EventPage
+from secondsight.api.fleetmap import MapAnswer, SearchPage
+from secondsight.api.gaps import GapPage
+from secondsight.api.ledger import LedgerPage
+from secondsight.api.models import (
+    CatalogAnswer,
+    ClusterAnswer,
+    ClusterPage,
+    CollectorPage,
+    DebugList,
+    FleetAnswer,
+    GpuAnswer,
+    GpuPage,
+    QueryAnswer,
+    SessionAnswer,
+    TopAnswer,
+)
 from secondsight.api.services import Services
 from secondsight.selfmetrics import SelfMetrics
-from web_fake_api import SESSION, catalog, fleet_series, gpu_page, make_fleet, row, summary, telemetry
+from web_fake_api import (
+    SESSION,
+    VALUES,
+    catalog,
+    fleet_series,
+    freshness,
+    gpu_page,
+    iso,
+    make_fleet,
+    row,
+    summary,
+    telemetry,
+)
 
 DESCRIPTION = Path(__file__).resolve().parents[1] / "web" / "openapi.json"
 NEVER_ASKED = {name: None for name in Services.__slots__ if name not in ("config", "selfmetrics")}
@@ -32,6 +63,7 @@ def test_the_pages_are_built_on_the_description_of_this_api(request: pytest.Fixt
 
 def test_the_small_server_answers_as_the_api_does() -> None:
     fleet = make_fleet()
+    cards, now_ms, quality = fleet.cards, fleet.newest_ms, freshness(fleet)
     asked = {"from": str(fleet.newest_ms - 60_000), "to": str(fleet.newest_ms), "metrics": "gpu_power_watts"}
     answers: list[tuple[type[BaseModel], dict[str, object]]] = [
         (FleetAnswer, summary(fleet)),
@@ -41,6 +73,22 @@ def test_the_small_server_answers_as_the_api_does() -> None:
         (SessionAnswer, SESSION),
         (QueryAnswer, telemetry(fleet, fleet.cards[0], asked | {"resolution": "1s"})),
         (QueryAnswer, fleet_series(fleet, asked | {"aggregate": "avg"})),
+        (QueryAnswer, fleet_series(fleet, asked | {"groupBy": "gpu"})),
+        (MapAnswer, lists.frame(cards, {}, VALUES, now_ms, iso)),
+        (ClusterPage, lists.clusters(cards, quality)),
+        (ClusterAnswer, lists.cluster(cards, "cedar", quality)),
+        (EventPage, lists.events(cards, {}, now_ms, iso, quality)),
+        (GapPage, lists.stories(cards, now_ms, iso)),
+        (LedgerPage, lists.ledger(cards, now_ms, iso)),
+        (CollectorPage, lists.collectors(cards, now_ms, iso)),
+        (TopAnswer, lists.top(cards, {"metric": "gpu_power_watts"}, VALUES, now_ms // 1000, quality)),
+        (SearchPage, lists.search(cards, "cedar")),
+        (DebugList, lists.debug()),
+        (TokenPage, lists.administration("tokens", iso, now_ms)),
+        (GrantPage, lists.administration("grants", iso, now_ms)),
+        (TenantPage, lists.administration("tenants", iso, now_ms)),
+        (AskAnswer, lists.answer("How busy is that cluster?")),
+        (AskAnswer, lists.answer("How busy is cedar?")),
     ]
     for model, answer in answers:
         model.model_validate(answer)

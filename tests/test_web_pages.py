@@ -133,10 +133,10 @@ def test_fleet_says_counts_and_lists_gpus(tab: Tab) -> None:
     page = tab.page
     page.goto("/")
     counts = page.locator(".counts")
-    expect(counts).to_contain_text("Reporting93")
-    expect(counts).to_contain_text("Silent1")
-    expect(counts).to_contain_text("Lost2")
-    expect(page.locator(".verdict-line")).to_contain_text("2 lost, 1 silent. Hottest is gpu-node-")
+    expect(counts).to_contain_text("Healthy92")
+    expect(counts).to_contain_text("Degraded1")
+    expect(counts).to_contain_text("Unavailable3")
+    expect(page.locator(".verdict-line")).to_contain_text("lotus is worst: 2 unavailable. Hottest is gpu-node-")
     expect(page.locator(".band .plot-canvas canvas")).to_have_count(4)
     expect(page.get_by_role("table", name="GPUs")).to_have_attribute("aria-rowcount", "97")
     assert tab.complaints == []
@@ -146,10 +146,10 @@ def test_list_draws_only_rows_in_sight(browser: playwright.Browser) -> None:
     with serve(make_fleet(hosts=250)) as server:
         tab = Tab(browser, server.address).sign_in(server.address)
         tab.page.goto("/gpus")
-        rows = tab.page.locator(".gpu-row")
+        rows = tab.page.locator(".t-row")
         expect(tab.page.get_by_role("table", name="GPUs")).to_have_attribute("aria-rowcount", "2001")
         assert rows.count() < 60
-        tab.page.locator(".gpu-rows").evaluate("box => box.scrollTo(0, box.scrollHeight)")
+        tab.page.locator(".t-rows").evaluate("box => box.scrollTo(0, box.scrollHeight)")
         expect(rows.last).to_contain_text("gpu-node-0249 · 7")
         tab.context.close()
 
@@ -158,15 +158,18 @@ def test_list_is_filtered_and_sorted_in_the_address(tab: Tab) -> None:
     page = tab.page
     page.goto("/")
     expect(page.get_by_role("table", name="GPUs")).to_be_visible()
-    page.keyboard.press("/")
+    page.keyboard.press("f")
     page.keyboard.type("node-0003 iris")
     expect(page.get_by_role("table", name="GPUs")).to_have_attribute("aria-rowcount", "1")
-    page.get_by_role("searchbox").fill("gpu-node-0003")
+    page.get_by_role("searchbox", name="Filter GPUs").fill("gpu-node-0003")
     expect(page.get_by_role("table", name="GPUs")).to_have_attribute("aria-rowcount", "9")
     page.get_by_role("columnheader", name="Temperature").get_by_role("button").click()
     expect(page.get_by_role("columnheader", name="Temperature")).to_have_attribute("aria-sort", "descending")
     assert page.url.endswith("/?q=gpu-node-0003&sort=-temperature")
-    shown = [float(re.sub(r"[^\d.]", "", text)) for text in page.locator(".gpu-row .c-temperature").all_inner_texts()]
+    shown = [
+        float(re.sub(r"[^\d.]", "", text))
+        for text in page.locator(".gpu-panel .t-row .c-temperature").all_inner_texts()
+    ]
     assert shown == sorted(shown, reverse=True)
     page.reload()
     expect(page.get_by_role("table", name="GPUs")).to_have_attribute("aria-rowcount", "9")
@@ -175,7 +178,7 @@ def test_list_is_filtered_and_sorted_in_the_address(tab: Tab) -> None:
 def test_a_row_leads_to_its_gpu_and_back(tab: Tab, fleet: Fleet) -> None:
     page = tab.page
     page.goto("/?q=gpu-node-0004")
-    page.locator(".gpu-row", has_text="gpu-node-0004 · 2").locator(".c-power").click()
+    page.locator(".gpu-panel .t-row", has_text="gpu-node-0004 · 2").locator(".c-power").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0004 · GPU 2")
     assert page.url.endswith(gpu_path(fleet, 34))
     page.go_back()
@@ -319,17 +322,19 @@ def test_a_failure_says_why_and_is_retried(tab: Tab, fleet: Fleet) -> None:
     fleet.state = State.BROKEN
     page = tab.page
     page.goto(gpu_path(fleet, 9))
-    expect(page.get_by_role("alert")).to_contain_text("The store did not answer in 10 s")
-    expect(page.locator(".state code")).to_have_text("store_timeout")
+    line = page.get_by_role("region", name="Time line")
+    expect(line.get_by_role("alert")).to_contain_text("The store did not answer in 10 s")
+    expect(line.locator(".state code")).to_have_text("store_timeout")
     fleet.state = State.WELL
-    page.get_by_role("button", name="Retry").click()
+    line.get_by_role("button", name="Retry").click()
     expect(page.locator(PLOT)).to_have_count(7)
 
 
 def test_a_lasting_failure_offers_no_retry(tab: Tab) -> None:
     tab.page.goto("/gpus/GPU-none")
-    expect(tab.page.get_by_role("alert")).to_contain_text("No GPU is called GPU-none")
-    expect(tab.page.get_by_role("button", name="Retry")).to_have_count(0)
+    line = tab.page.get_by_role("region", name="Time line")
+    expect(line.get_by_role("alert")).to_contain_text("No GPU is called GPU-none")
+    expect(line.get_by_role("button", name="Retry")).to_have_count(0)
 
 
 def test_old_data_stays_with_its_age(tab: Tab, fleet: Fleet) -> None:
@@ -402,9 +407,10 @@ def test_keys_have_a_sheet_and_escape_goes_up(tab: Tab, fleet: Fleet) -> None:
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
     page.keyboard.press("Escape")
-    page.wait_for_url(re.compile(r"/gpus$"))
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Fleet")
+    page.wait_for_url(re.compile(r"/hosts/gpu-node-0001$"))
+    for heading in ("r01", "iris", "Clusters", "Fleet"):
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
 def test_the_theme_can_be_chosen_and_is_kept(tab: Tab, fleet: Fleet) -> None:
@@ -427,31 +433,40 @@ def test_scripts_are_small_enough() -> None:
 
 
 PAGES = {
-    "signin": "/signin",
-    "fleet": "/",
-    "gpus": "/gpus",
-    "gpu": None,
-    "gpu-table": None,
+    "signin": ("/signin", ".signin-button"),
+    "fleet": ("/", ".band canvas >> nth=3"),
+    "fleet-health": ("/?by=health", ".map-canvas"),
+    "clusters": ("/clusters", ".t-row >> nth=2"),
+    "cluster": ("/clusters/cedar", ".band canvas >> nth=3"),
+    "host": ("/hosts/gpu-node-0003", f"{PLOT} >> nth=2"),
+    "gpus": ("/gpus", ".t-row >> nth=10"),
+    "gpu": ("/gpus/{gpu}", f"{PLOT} >> nth=6"),
+    "gpu-table": ("/gpus/{gpu}?view=table", ".sample-table td >> nth=20"),
+    "jobs": ("/jobs", ".t-row >> nth=2"),
+    "job": ("/jobs/job-48101", ".strip-cells"),
+    "explore": ("/explore?groupBy=gpu&cluster=cedar&vs=7d", PLOT),
+    "events": ("/events", ".t-row >> nth=1"),
+    "gaps": ("/gaps", ".t-row >> nth=1"),
+    "ledger": ("/gaps?view=ledger", ".t-row >> nth=1"),
+    "collectors": ("/collectors", ".t-row >> nth=2"),
+    "catalogue": ("/catalog?metric=gpu_power_watts", ".metric-detail"),
+    "ask": ("/ask?q=How+busy+is+every+cluster", ".bars"),
+    "admin": ("/admin", ".t-row"),
 }
-READY = {
-    "signin": ".signin-button",
-    "fleet": ".band canvas >> nth=3",
-    "gpus": ".gpu-row >> nth=10",
-    "gpu": f"{PLOT} >> nth=6",
-    "gpu-table": ".sample-table td >> nth=20",
-}
+"""Address of each page, and what is there once it is drawn."""
+LOOKS = [("1280", "light"), ("390", "dark")]
+if os.environ.get("SECONDSIGHT_SHOTS"):
+    LOOKS += [("1280", "dark"), ("390", "light")]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_every_page_is_accessible_and_fits(browser: playwright.Browser, width: str, theme: str) -> None:
     fleet = make_fleet(hosts=40)
     with serve(fleet) as server:
         tab = Tab(browser, server.address, width, theme).sign_in(server.address)
-        for name, path in PAGES.items():
-            where = path or (gpu_path(fleet) + ("?view=table" if name == "gpu-table" else ""))
-            tab.page.goto(where)
-            expect(tab.page.locator(READY[name])).to_be_visible()
+        for name, (path, ready) in PAGES.items():
+            tab.page.goto(path.format(gpu=fleet.cards[1].gpu_id))
+            expect(tab.page.locator(ready).first).to_be_visible()
             tab.page.wait_for_timeout(300)
             shoot(tab, f"{name}-{width}-{theme}")
             assert tab.page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0], name

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import web_fake_lists as lists
 from secondsight.api.pages import POLICY
 
 STATIC = Path(__file__).resolve().parents[1] / "src" / "secondsight" / "api" / "static"
@@ -44,10 +45,13 @@ UNITS = {
     "gpu_nvlink_receive_bytes_per_second": "By/s",
     "gpu_pcie_transmit_bytes_per_second": "By/s",
     "gpu_pcie_receive_bytes_per_second": "By/s",
+    "gpu_clock_event_reasons": "bitmask",
 }
 LISTED = ("gpu_utilization_ratio", "gpu_power_watts", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 CLUSTERS = ("cedar", "iris", "lotus")
 GPUS_A_HOST = 8
+STRAGGLER = 30
+"""The card that works half as hard as the others of its job."""
 
 
 class State(StrEnum):
@@ -121,6 +125,8 @@ def noise(seed: int, step: int) -> float:
 
 def load(seed: int, second: int) -> float:
     """Return how hard a card works, from 0 to 1: waves, a dip at each checkpoint, a slowdown now and then."""
+    if seed == STRAGGLER:
+        return 0.42 + 0.02 * noise(seed, second)
     if seed % 11 == 0:
         return 0.02 + 0.02 * abs(noise(seed, second // 7))
     base = 0.86 + 0.06 * math.sin(second / (190 + seed % 7) + seed) + 0.02 * noise(seed, second)
@@ -154,6 +160,7 @@ VALUES: dict[str, Callable[[int, int], float]] = {
     "gpu_nvlink_receive_bytes_per_second": lambda g, s: load(g, s) * (330e9 + 8e9 * noise(g + 5, s)),
     "gpu_pcie_transmit_bytes_per_second": lambda g, s: 9e9 + 2e9 * noise(g + 6, s),
     "gpu_pcie_receive_bytes_per_second": lambda g, s: 21e9 + 4e9 * noise(g + 7, s) + (12e9 if (s + g) % 97 < 3 else 0),
+    "gpu_clock_event_reasons": lambda g, s: 64 if load(g, s) < 0.6 and g % 11 else 0,
 }
 
 
@@ -208,7 +215,7 @@ def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, obje
         if not (card.number == 1 and fleet.gap_from_ms <= t < fleet.gap_to_ms)
     ]
     if card.status == "lost":
-        times = []
+        times = [t for t in times if t < fleet.newest_ms - lists.XID_AGO_MS]
     series = [
         {
             "metric": name,
@@ -221,12 +228,54 @@ def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, obje
     return answer_of(fleet, series, times, "1s" if step_ms == 1000 else "30s", "avg")
 
 
+def by_gpu(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
+    """Return one series a GPU of those that the filters admit."""
+    names = [name for name in query["metrics"].split(",") if name in VALUES]
+    cards = [card for card in fleet.cards if admits(card, query) and card.status == "reporting"]
+    first_ms, last_ms = span_of(fleet, query)
+    step_ms = max(30_000, (last_ms - first_ms) // 120 // 30_000 * 30_000)
+    times = list(range(first_ms // step_ms * step_ms, last_ms, step_ms))
+    series: list[dict[str, object]] = [
+        {
+            "metric": name,
+            "unit": UNITS[name],
+            "clusterId": card.cluster,
+            "hostId": card.host,
+            "gpuId": card.gpu_id,
+            "values": [VALUES[name](card.number, t // 1000) for t in times],
+        }
+        for name in names
+        for card in cards[:200]
+    ]
+    return answer_of(fleet, series, times, f"{step_ms // 1000}s", "avg")
+
+
+def admits(card: Card, query: dict[str, str]) -> bool:
+    """Tell whether the filters of a request admit a card."""
+    own = {"cluster": card.cluster, "host": card.host, "gpu": card.gpu_id, "job": card.job}
+    return all(value in query[name].split(",") for name, value in own.items() if query.get(name))
+
+
+def span_of(fleet: Fleet, query: dict[str, str]) -> tuple[int, int]:
+    """Return the window of a request, whose ends may be relative to the present."""
+
+    def instant(text: str) -> int:
+        if text.startswith("now"):
+            return fleet.newest_ms - 1000 * int(text[4:-1] or 0)
+        return int(text)
+
+    return instant(query["from"]), min(instant(query["to"]), fleet.newest_ms)
+
+
 def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
-    names, aggregates = query["metrics"].split(","), query["aggregate"].split(",")
-    first_ms, last_ms = int(query["from"]), min(int(query["to"]), fleet.newest_ms)
+    if query.get("groupBy") == "gpu":
+        return by_gpu(fleet, query)
+    names = [name for name in query["metrics"].split(",") if name in VALUES]
+    aggregates = (query.get("aggregate") or "avg").split(",")
+    first_ms, last_ms = span_of(fleet, query)
     step_ms = max(30_000, (last_ms - first_ms) // 240 // 30_000 * 30_000)
     times = list(range(first_ms // step_ms * step_ms, last_ms, step_ms))
-    sample = fleet.cards[::7]
+    sample = [card for card in fleet.cards if admits(card, query)][::7]
 
     def point(name: str, aggregate: str, time_ms: int) -> float:
         values = sorted(VALUES[name](card.number, time_ms // 1000) for card in sample)
@@ -258,7 +307,7 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
         "gpuId": card.gpu_id,
         "hostId": card.host,
         "clusterId": card.cluster,
-        "rack": f"r{card.number // 64 + 1:02d}",
+        "rack": lists.rack_of(card),
         "index": card.index,
         "gpuModel": "NVIDIA H100 80GB HBM3",
         "tenantId": "north",
@@ -276,31 +325,25 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
 
 def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
     start, limit = int(query.get("cursor", "0")), int(query.get("limit", "200"))
-    cards = fleet.cards[start : start + limit]
+    admitted = [card for card in fleet.cards if admits(card, query)]
+    cards = admitted[start : start + limit]
     following = start + limit
-    cursor = str(following) if following < len(fleet.cards) else None
+    cursor = str(following) if following < len(admitted) else None
     return {
         "gpus": [row(fleet, card) for card in cards],
         "nextCursor": cursor,
-        "total": len(fleet.cards),
+        "total": len(admitted),
         **freshness(fleet),
     }
 
 
 def verdict(card: Card) -> dict[str, object]:
-    """Return how a card is, by whether it tells."""
-    if card.status == "reporting":
-        return {"verdict": "healthy", "evidence": []}
-    text = "it was to send samples and does not"
-    return {"verdict": "unavailable", "evidence": [{"rule": "no_telemetry", "since": None, "text": text}]}
-
-
-def health_of(cards: list[Card]) -> dict[str, object]:
-    """Return how many cards are how."""
-    silent = sum(card.status != "reporting" for card in cards)
-    reasons = {"no_telemetry": silent} if silent else {}
-    counts = {"unavailable": silent, "degraded": 0, "unknown": 0, "healthy": len(cards) - silent}
-    return {"worst": "unavailable" if silent else "healthy", **counts, "reasons": reasons}
+    """Return how a card is: unavailable where it does not tell; one is too hot."""
+    found = {"no_telemetry": "it was to send samples and does not"} if card.status != "reporting" else {}
+    if card.number == lists.HOT:
+        found = {"thermal_hardware": "the hardware slows the clocks down because of heat"}
+    word = "healthy" if not found else "degraded" if "thermal_hardware" in found else "unavailable"
+    return {"verdict": word, "evidence": [{"rule": rule, "since": None, "text": text} for rule, text in found.items()]}
 
 
 def summary(fleet: Fleet) -> dict[str, object]:
@@ -312,7 +355,7 @@ def summary(fleet: Fleet) -> dict[str, object]:
     hottest = max(live, key=lambda card: warmth(card.number, second), default=None)
     return {
         "gpus": {"total": len(fleet.cards), **counts},
-        "health": health_of(fleet.cards),
+        "health": lists.health_of(fleet.cards),
         "hosts": len({card.host for card in fleet.cards}),
         "clusters": len({card.cluster for card in fleet.cards}),
         "powerWatts": sum(VALUES["gpu_power_watts"](card.number, second) for card in live),
@@ -412,7 +455,32 @@ class Handler(BaseHTTPRequestHandler):
             case ["gpus", gpu_id, *rest]:
                 self.answer_gpu(unquote(gpu_id), rest, query)
             case _:
-                self.send_json(404, refusal("not_found", f"there is no {path}"))
+                found = self.answer_list(path, query)
+                self.send_json(200 if found else 404, found or refusal("not_found", f"there is no {path}"))
+
+    def answer_list(self, path: str, query: dict[str, str]) -> dict[str, object]:
+        """Return what is told beside samples; nothing for an address that is none."""
+        cards, now_ms, quality = self.fleet.cards, self.fleet.newest_ms, freshness(self.fleet)
+        told: dict[str, Callable[[], dict[str, object]]] = {
+            "/v1/fleet/map": lambda: lists.frame(
+                [card for card in cards if admits(card, query)], query, VALUES, now_ms, iso
+            ),
+            "/v1/clusters": lambda: lists.clusters(cards, quality),
+            "/v1/events": lambda: lists.events(cards, query, now_ms, iso, quality),
+            "/v1/infos": lambda: {"facts": [], "total": 0, "nextCursor": None, **lists.QUALITY, **quality},
+            "/v1/telemetry/gaps": lambda: lists.stories(cards, now_ms, iso),
+            "/v1/ledger": lambda: lists.ledger(cards, now_ms, iso),
+            "/v1/collectors": lambda: lists.collectors(cards, now_ms, iso),
+            "/v1/top": lambda: lists.top(cards, query, VALUES, now_ms // 1000, quality),
+            "/v1/search": lambda: lists.search(cards, query["q"]),
+            "/v1/debug": lists.debug,
+        }
+        name = path.rsplit("/", 1)[-1]
+        if path in told:
+            return told[path]()
+        if path.startswith("/v1/clusters/"):
+            return lists.cluster(cards, unquote(name), quality)
+        return lists.administration(name, iso, now_ms) if name in ("tokens", "grants", "tenants") else {}
 
     def answer_gpu(self, gpu_id: str, rest: list[str], query: dict[str, str]) -> None:
         card = next((card for card in self.fleet.cards if card.gpu_id == gpu_id), None)
@@ -425,6 +493,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", "0"))))
+        if self.path == "/v1/ask":
+            self.send_json(200, lists.answer(body["question"]))
+            return
         if self.path != "/v1/session" or body.get("token") != TOKEN:
             self.send_json(401, refusal("unauthenticated", "this token is not known"))
             return

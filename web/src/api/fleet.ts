@@ -7,6 +7,20 @@ import type { WireCatalog, WireFleet, WireGpu, WireGpuPage, WireMetric } from ".
 
 export type Status = "reporting" | "silent" | "lost" | "unknown";
 
+export type Verdict = "healthy" | "degraded" | "unavailable" | "unknown";
+
+/** What a verdict rests on, the gravest first. */
+export interface Evidence {
+  rule: string;
+  since: number | null;
+  text: string;
+}
+
+/** GPUs by verdict, and how many GPUs each kind of evidence is of. */
+export interface HealthCounts extends Record<Verdict, number> {
+  reasons: Record<string, number>;
+}
+
 export interface Gpu {
   id: string;
   host: string;
@@ -19,6 +33,7 @@ export interface Gpu {
   team: string;
   model: string;
   status: Status;
+  health: { verdict: Verdict; evidence: Evidence[] };
   lastSeen: number | null;
   values: Record<string, number | null>;
 }
@@ -29,6 +44,7 @@ export interface GpuList {
 }
 
 export interface Fleet {
+  health: HealthCounts;
   counts: Record<Status, number>;
   total: number;
   hosts: number;
@@ -69,6 +85,15 @@ function toStatus(text: string): Status {
   return STATUSES.includes(text) ? (text as Status) : "unknown";
 }
 
+const VERDICTS: readonly string[] = ["healthy", "degraded", "unavailable", "unknown"];
+
+function toHealth({ verdict, evidence }: WireGpu["health"]): Gpu["health"] {
+  return {
+    verdict: VERDICTS.includes(verdict) ? (verdict as Verdict) : "unknown",
+    evidence: evidence.map(({ rule, since, text }) => ({ rule, since: toInstant(since), text })),
+  };
+}
+
 function toGpu(wire: WireGpu): Gpu {
   return {
     id: wire.gpuId,
@@ -81,6 +106,7 @@ function toGpu(wire: WireGpu): Gpu {
     team: wire.ownerTeam,
     model: wire.modelId,
     status: toStatus(wire.status),
+    health: toHealth(wire.health),
     lastSeen: toInstant(wire.lastSeen),
     values: wire.values,
   };
@@ -91,6 +117,7 @@ async function fetchFleet(signal: AbortSignal): Promise<Fleet> {
   const { total, ...counts } = wire.gpus;
   return {
     counts,
+    health: wire.health,
     total,
     hosts: wire.hosts,
     clusters: wire.clusters,

@@ -2,7 +2,7 @@
 
 import { queryOptions } from "@tanstack/react-query";
 import { pagesOf } from "./client";
-import type { Status } from "./fleet";
+import type { HealthCounts, Status } from "./fleet";
 import { type Meta, toMeta } from "./meta";
 import type { WireCluster, WireClusterPage, WirePlace } from "./wire";
 
@@ -13,6 +13,7 @@ export interface PlaceSums {
   hosts: number;
   total: number;
   counts: Record<Status, number>;
+  health: HealthCounts;
   powerWatts: number | null;
   utilizationRatio: number | null;
 }
@@ -39,6 +40,7 @@ function toSums(wire: WirePlace): PlaceSums {
     hosts: wire.hosts,
     total,
     counts,
+    health: wire.health,
     powerWatts: wire.powerWatts,
     utilizationRatio: wire.utilizationRatio,
   };

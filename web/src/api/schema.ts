@@ -329,7 +329,7 @@ export interface paths {
         };
         /**
          * Catalog
-         * @description Return the metrics that the caller may read.
+         * @description Return the metrics that the caller may read, all of them where no limit is named.
          */
         get: operations["catalog"];
         put?: never;
@@ -1338,11 +1338,15 @@ export interface components {
         };
         /**
          * CatalogAnswer
-         * @description The metrics that the caller may read.
+         * @description The metrics that the caller may read, or a page of them.
          */
         CatalogAnswer: {
             /** Metrics */
             metrics: components["schemas"]["MetricAnswer"][];
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
         };
         /**
          * CellAnswer
@@ -1526,8 +1530,12 @@ export interface components {
             budgetValuesPerSecond: number;
             /** Freevaluespersecond */
             freeValuesPerSecond: number;
+            /** Nextcursor */
+            nextCursor: string | null;
             /** Sessions */
             sessions: components["schemas"]["DebugAnswer"][];
+            /** Total */
+            total: number;
         };
         /**
          * DebugRequest
@@ -1699,6 +1707,18 @@ export interface components {
             warnings: string[];
         };
         /**
+         * EvidenceAnswer
+         * @description What a verdict rests on.
+         */
+        EvidenceAnswer: {
+            /** Rule */
+            rule: string;
+            /** Since */
+            since: string | null;
+            /** Text */
+            text: string;
+        };
+        /**
          * FactAnswer
          * @description Facts about an entity that hold from a time on.
          *
@@ -1779,6 +1799,7 @@ export interface components {
             /** Datafreshnessms */
             dataFreshnessMs: number | null;
             gpus: components["schemas"]["StatusCounts"];
+            health: components["schemas"]["HealthCounts"];
             /** Hosts */
             hosts: number;
             hottest: components["schemas"]["Hottest"] | null;
@@ -1867,6 +1888,7 @@ export interface components {
             gpuId: string;
             /** Gpumodel */
             gpuModel: string;
+            health: components["schemas"]["VerdictAnswer"];
             /** Hostid */
             hostId: string;
             /** Index */
@@ -2045,6 +2067,26 @@ export interface components {
         HealthAnswer: {
             /** Status */
             status: string;
+        };
+        /**
+         * HealthCounts
+         * @description GPUs by verdict, the worst verdict of all, and how many GPUs each kind of evidence is of.
+         */
+        HealthCounts: {
+            /** Degraded */
+            degraded: number;
+            /** Healthy */
+            healthy: number;
+            /** Reasons */
+            reasons: {
+                [key: string]: number;
+            };
+            /** Unavailable */
+            unavailable: number;
+            /** Unknown */
+            unknown: number;
+            /** Worst */
+            worst: string;
         };
         /**
          * Hottest
@@ -2252,9 +2294,13 @@ export interface components {
         };
         /**
          * MaintenanceList
-         * @description Planned work that is under way, to come, or ended in the range.
+         * @description Planned work that is under way, to come, or ended in the range; a page of it.
          */
         MaintenanceList: {
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
             /** Windows */
             windows: components["schemas"]["MaintenanceAnswer"][];
         };
@@ -2385,6 +2431,7 @@ export interface components {
             /** Clusterid */
             clusterId: string;
             gpus: components["schemas"]["StatusCounts"];
+            health: components["schemas"]["HealthCounts"];
             /** Hostid */
             hostId?: string | null;
             /** Hosts */
@@ -2446,8 +2493,12 @@ export interface components {
             seriesTotal: number;
             /** Tier */
             tier: string;
+            /** Timezone */
+            timezone?: string | null;
             /** Ts */
             ts?: number[] | null;
+            /** Unequalwindows */
+            unequalWindows?: components["schemas"]["UnequalWindow"][] | null;
             /** Unit */
             unit: string;
             /** Warnings */
@@ -2688,10 +2739,17 @@ export interface components {
         /**
          * SqlRequest
          * @description One SELECT over the curated views that `GET /v1/sql/views` describes.
+         *
+         *     `tenant` narrows it to grants in that tenant, for those who have grants of several kinds.
          */
         SqlRequest: {
             /** Sql */
             sql: string;
+            /**
+             * Tenant
+             * @default
+             */
+            tenant: string;
         };
         /**
          * SqlResult
@@ -2973,6 +3031,16 @@ export interface components {
             /** Workloadid */
             workloadId?: string | null;
         };
+        /**
+         * UnequalWindow
+         * @description A window that a change of clocks, or the length of a month, makes unlike the others.
+         */
+        UnequalWindow: {
+            /** Seconds */
+            seconds: number;
+            /** Ts */
+            ts: string;
+        };
         /** ValidationError */
         ValidationError: {
             /** Context */
@@ -2985,6 +3053,16 @@ export interface components {
             msg: string;
             /** Error Type */
             type: string;
+        };
+        /**
+         * VerdictAnswer
+         * @description How a GPU is: unavailable, degraded, unknown or healthy, and why.
+         */
+        VerdictAnswer: {
+            /** Evidence */
+            evidence: components["schemas"]["EvidenceAnswer"][];
+            /** Verdict */
+            verdict: string;
         };
         /**
          * ViewAnswer
@@ -4118,7 +4196,10 @@ export interface operations {
     };
     catalog: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4150,6 +4231,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
             /** @description Service Unavailable */
@@ -4707,7 +4797,10 @@ export interface operations {
     };
     sessions: {
         parameters: {
-            query?: never;
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -4748,6 +4841,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
             /** @description Too Many Requests */
@@ -5159,6 +5261,8 @@ export interface operations {
                 team?: string;
                 /** @description reporting, silent, lost, unknown */
                 status?: string;
+                /** @description unavailable, degraded, unknown, healthy */
+                health?: string;
             };
             header?: never;
             path?: never;
@@ -6241,8 +6345,10 @@ export interface operations {
                 from?: string;
                 /** @description RFC 3339, epoch milliseconds, or relative: now-15m. */
                 to?: string;
-                /** @description auto, range, or a multiple of 1s: 10s, 30s, 5m. */
+                /** @description auto, range, a multiple of 1s such as 30s, 5m or 1d, or 1mo. */
                 resolution?: string;
+                /** @description Zone whose clocks windows of half an hour and more follow: Europe/Berlin. */
+                timezone?: string;
                 aggregate?: string;
                 /** @description Labels that tell series apart, by commas. */
                 groupBy?: string;

@@ -1,13 +1,13 @@
 /** The GPUs of some place in four figures, and in one sentence. */
 
-import { type Catalog, type Fleet, type Gpu, unitOf } from "../api/fleet";
+import { type Catalog, type Fleet, type HealthCounts, unitOf } from "../api/fleet";
+import type { PlaceSums } from "../api/places";
 import { StatusWord, type Tone } from "../ui/icon";
 import { Link } from "../ui/navigation";
 import { countOf, formatNumber, formatValue } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
-import { titleOf } from "./event_words";
-import type { Lasting } from "./findings";
-import { gpuPath } from "./ladder";
+import { clusterPath, gpuPath } from "./ladder";
+import { ruleWords, weightOf } from "./status";
 import type { Sums } from "./sums";
 import "./counts.css";
 
@@ -59,62 +59,44 @@ function Load({ sums, catalog }: { sums: Sums; catalog: Catalog | undefined }) {
 
 export interface CountsProps {
   sums: Sums;
-  /** Undefined until the list of GPUs is there; the counts do not wait for it. */
-  gpus: readonly Gpu[] | undefined;
-  lasting: Lasting;
   catalog: Catalog | undefined;
 }
 
-/** GPUs that report and of which a finding lasts. */
-export function degradedOf(gpus: readonly Gpu[] | undefined, lasting: Lasting): Gpu[] {
-  return gpus?.filter((gpu) => gpu.status === "reporting" && lasting.has(gpu.id)) ?? [];
-}
-
-/** The most frequent findings of some GPUs: "12 hardware thermal slowdown". */
-function reasonsOf(gpus: readonly Gpu[], lasting: Lasting): string {
-  const counts = new Map<string, number>();
-  for (const gpu of gpus) {
-    const finding = lasting.get(gpu.id);
-    if (finding === undefined) continue;
-    const title = titleOf(finding);
-    counts.set(title, (counts.get(title) ?? 0) + 1);
-  }
-  const sorted = [...counts].sort((a, b) => b[1] - a[1]);
+/** The most frequent reasons of all verdicts: "131 thermal hardware, 38 power brake". */
+function sayReasons(reasons: Record<string, number>): string {
+  const sorted = Object.entries(reasons).sort((a, b) => b[1] - a[1]);
   return sorted
     .slice(0, 2)
-    .map(([title, count]) => `${formatNumber(count)} ${title}`)
+    .map(([rule, count]) => `${formatNumber(count)} ${ruleWords(rule)}`)
     .join(", ");
 }
 
-export function Counts({ sums, gpus, lasting, catalog }: CountsProps) {
-  const { counts, total } = sums;
-  const degraded = degradedOf(gpus, lasting);
-  const healthy = counts.reporting - degraded.length;
-  const lost = counts.lost + counts.silent;
+export function Counts({ sums, catalog }: CountsProps) {
+  const { health, counts, total } = sums;
   return (
-    <section className="panel counts" aria-label={`State of ${formatNumber(total)} GPUs`}>
+    <section className="panel counts" aria-label={`Health of ${formatNumber(total)} GPUs`}>
       <Count
         tone="ok"
         word="Healthy"
-        count={healthy}
+        count={health.healthy}
         total={total}
         why={`of ${countOf(total, "GPU")} on ${countOf(sums.hosts, "host")}`}
       />
       <Count
         tone="warn"
         word="Degraded"
-        count={degraded.length}
+        count={health.degraded}
         total={total}
-        why={degraded.length === 0 ? "no finding lasts" : reasonsOf(degraded, lasting)}
+        why={health.degraded === 0 ? "nothing is found wrong" : sayReasons(health.reasons)}
       />
       <Count
         tone="bad"
         word="Unavailable"
-        count={lost}
+        count={health.unavailable}
         total={total}
         why={
-          lost === 0
-            ? "every GPU known has reported in 30 s"
+          health.unavailable === 0
+            ? "every GPU can be used"
             : `${formatNumber(counts.lost)} lost over 5 min, ${formatNumber(counts.silent)} silent over 30 s`
         }
       />
@@ -123,25 +105,15 @@ export function Counts({ sums, gpus, lasting, catalog }: CountsProps) {
   );
 }
 
-/** The cluster with most that is wrong, and how much that is. */
-export function worstCluster(
-  gpus: readonly Gpu[] | undefined,
-  lasting: Lasting,
-): { cluster: string; lost: number; degraded: number } | null {
-  const sums = new Map<string, { cluster: string; lost: number; degraded: number }>();
-  for (const gpu of gpus ?? []) {
-    const sum = sums.get(gpu.cluster) ?? { cluster: gpu.cluster, lost: 0, degraded: 0 };
-    if (gpu.status === "lost" || gpu.status === "silent") sum.lost += 1;
-    else if (lasting.has(gpu.id)) sum.degraded += 1;
-    sums.set(gpu.cluster, sum);
-  }
-  const [worst] = [...sums.values()].sort((a, b) => b.lost - a.lost || b.degraded - a.degraded);
-  return worst === undefined || worst.lost + worst.degraded === 0 ? null : worst;
+/** The cluster with most that is wrong; null where nothing is. */
+export function worstCluster(clusters: readonly PlaceSums[]): PlaceSums | null {
+  const [worst] = clusters.slice().sort((a, b) => weightOf(b.health) - weightOf(a.health));
+  return worst === undefined || weightOf(worst.health) === 0 ? null : worst;
 }
 
-function sayWorst({ lost, degraded }: { lost: number; degraded: number }): string {
+function sayWorst({ unavailable, degraded }: HealthCounts): string {
   const parts = [
-    lost > 0 ? `${formatNumber(lost)} unavailable` : "",
+    unavailable > 0 ? `${formatNumber(unavailable)} unavailable` : "",
     degraded > 0 ? `${formatNumber(degraded)} degraded` : "",
   ];
   return parts.filter(Boolean).join(", ");
@@ -149,27 +121,26 @@ function sayWorst({ lost, degraded }: { lost: number; degraded: number }): strin
 
 export interface VerdictProps {
   fleet: Fleet;
-  gpus: readonly Gpu[] | undefined;
-  lasting: Lasting;
+  clusters: readonly PlaceSums[];
   catalog: Catalog | undefined;
   view: View;
 }
 
 /** One look: is anything wrong, and where is it hottest. */
-export function Verdict({ fleet, gpus, lasting, catalog, view }: VerdictProps) {
-  const { hottest } = fleet;
+export function Verdict({ fleet, clusters, catalog, view }: VerdictProps) {
+  const { hottest, health } = fleet;
   const unit = unitOf(catalog, "gpu_temperature_celsius");
-  const worst = worstCluster(gpus, lasting);
+  const worst = worstCluster(clusters);
   return (
     <p className="verdict-line">
       {worst === null ? (
-        fleet.counts.reporting === fleet.total && "All GPUs report, and nothing is found wrong. "
+        weightOf(health) === 0 && "All GPUs can be used, and nothing is found wrong. "
       ) : (
         <>
-          <Link to={keepWindow(view, `/clusters/${encodeURIComponent(worst.cluster)}`)} className="mention">
+          <Link to={keepWindow(view, clusterPath(worst.cluster))} className="mention">
             {worst.cluster}
           </Link>{" "}
-          is worst: {sayWorst(worst)}.{" "}
+          is worst: {sayWorst(worst.health)}.{" "}
         </>
       )}
       {hottest !== null && (

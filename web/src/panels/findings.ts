@@ -33,13 +33,6 @@ export function lastingByGpu(events: readonly Happening[], at: number | null): L
   return found;
 }
 
-/** How many GPUs have a lasting finding, by a name that the finding gives. */
-export function countBy(lasting: Lasting, name: (finding: Happening) => string): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>();
-  for (const finding of lasting.values()) counts.set(name(finding), (counts.get(name(finding)) ?? 0) + 1);
-  return counts;
-}
-
 /** Findings of the last hour about some place, and which of them last, or lasted at a second of the past. */
 export function useFindings(filters: Filters, at: number | null = null) {
   const query = useQuery({

@@ -4,7 +4,6 @@ import { type Catalog, type Gpu, unitOf } from "../api/fleet";
 import type { Column } from "../ui/table_sort";
 import { formatAge } from "../ui/times";
 import { formatValue } from "../ui/units";
-import type { Lasting } from "./findings";
 import { GpuStatus, rankOf } from "./status";
 
 /** "gpu-node-0142 · 3", or the host and the end of the id where no index is known. */
@@ -23,7 +22,8 @@ function searchable(gpu: Gpu): string {
     gpu.job,
     gpu.team,
     gpu.model,
-    gpu.status,
+    gpu.health.verdict,
+    ...gpu.health.evidence.map(({ rule }) => rule),
   ];
   return words.join(" ").toLowerCase();
 }
@@ -87,13 +87,11 @@ function figureColumn(shown: Shown, catalog: Catalog | undefined): Column<Gpu> {
 /**
  * Columns of GPUs.
  *
- * `now` is the present by the platform's clock; `lasting` holds findings by GPU; `leaveOut` names columns that say the
- * same in every row of a page.
+ * `now` is the present by the platform's clock; `leaveOut` names columns that say the same in every row of a page.
  */
 export function gpuColumns(
   catalog: Catalog | undefined,
   now: number,
-  lasting: Lasting,
   leaveOut: readonly string[] = [],
 ): Column<Gpu>[] {
   const columns: Column<Gpu>[] = [
@@ -135,9 +133,9 @@ export function gpuColumns(
     {
       key: "status",
       label: "Status",
-      width: "minmax(108px, 1.1fr)",
-      cell: (gpu) => <GpuStatus status={gpu.status} finding={lasting.get(gpu.id)} />,
-      sortBy: (gpu) => rankOf(gpu.status, lasting.get(gpu.id)),
+      width: "minmax(124px, 1.6fr)",
+      cell: (gpu) => <GpuStatus health={gpu.health} />,
+      sortBy: (gpu) => rankOf(gpu.health),
     },
   ];
   return columns.filter((column) => !leaveOut.includes(column.key));

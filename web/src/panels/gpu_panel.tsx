@@ -11,7 +11,6 @@ import { Table } from "../ui/table";
 import { parseSort } from "../ui/table_sort";
 import { formatNumber } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
-import type { Lasting } from "./findings";
 import { filterGpus, gpuColumns } from "./gpu_columns";
 import { gpuPath } from "./ladder";
 
@@ -60,20 +59,16 @@ export interface GpuPanelProps {
   /** GPUs of the answer that belong here; all where it is left out. */
   only?: (gpu: Gpu) => boolean;
   leaveOut?: readonly string[];
-  lasting: Lasting;
 }
 
-function Rows({ list, view, height, only, leaveOut, lasting }: GpuPanelProps & { list: GpuList }) {
+function Rows({ list, view, height, only, leaveOut }: GpuPanelProps & { list: GpuList }) {
   const { data: catalog } = useQuery(catalogQuery);
   const find = view.params.get("q") ?? "";
   const here = useMemo(() => (only === undefined ? list.gpus : list.gpus.filter(only)), [list, only]);
   const shown = useMemo(() => filterGpus(here, find), [here, find]);
   const offset = useMemo(() => platformOffset(list.meta, newestOf(list.gpus)), [list]);
   const now = view.now + offset;
-  const columns = useMemo(
-    () => gpuColumns(catalog, now, lasting, leaveOut),
-    [catalog, now, lasting, leaveOut],
-  );
+  const columns = useMemo(() => gpuColumns(catalog, now, leaveOut), [catalog, now, leaveOut]);
   if (here.length === 0) {
     return (
       <Empty title="No GPU has reported yet" command="secondsight up --simulate 200x8">

@@ -8,7 +8,6 @@ import { Answered, type Answering } from "../ui/panel";
 import type { View } from "../ui/view";
 import { Counts } from "./counts";
 import { EventPanel } from "./event_panel";
-import type { Lasting } from "./findings";
 import { sumsOf } from "./sums";
 import { TopPanel } from "./top_panel";
 import "./lists.css";
@@ -40,10 +39,9 @@ export function PlaceHead({ title, facts, steps, siblings, tools }: PlaceHeadPro
 export interface PlaceCountsProps {
   query: Answering<GpuList>;
   gpus: readonly Gpu[];
-  lasting: Lasting;
 }
 
-export function PlaceCounts({ query, gpus, lasting }: PlaceCountsProps) {
+export function PlaceCounts({ query, gpus }: PlaceCountsProps) {
   const { data: catalog } = useQuery(catalogQuery);
   if (query.data === undefined) {
     return (
@@ -54,7 +52,7 @@ export function PlaceCounts({ query, gpus, lasting }: PlaceCountsProps) {
       </section>
     );
   }
-  return <Counts sums={sumsOf(gpus)} gpus={gpus} lasting={lasting} catalog={catalog} />;
+  return <Counts sums={sumsOf(gpus)} catalog={catalog} />;
 }
 
 export function PlaceLists({ filters, view, gpus }: { filters: Filters; view: View; gpus: readonly Gpu[] }) {

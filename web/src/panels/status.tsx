@@ -1,56 +1,59 @@
-/** How a GPU stands, by shape, word and colour. */
+/** How GPUs are, by shape, word and colour: the verdict of the api, and what it rests on. */
 
-import type { Happening } from "../api/events";
-import type { Status } from "../api/fleet";
+import type { Gpu, HealthCounts, Verdict } from "../api/fleet";
 import { StatusWord, type Tone } from "../ui/icon";
-import { titleOf, toneOf as toneOfEvent } from "./event_words";
+import { formatNumber } from "../ui/units";
 
-const TONES: Record<Status, Tone> = { reporting: "ok", silent: "warn", lost: "bad", unknown: "none" };
-const WORDS: Record<Status, string> = {
-  reporting: "Reporting",
-  silent: "Silent",
-  lost: "Lost",
+const TONES: Record<Verdict, Tone> = { healthy: "ok", degraded: "warn", unavailable: "bad", unknown: "none" };
+const WORDS: Record<Verdict, string> = {
+  healthy: "Healthy",
+  degraded: "Degraded",
+  unavailable: "Unavailable",
   unknown: "Unknown",
 };
+const WORST_FIRST: readonly Verdict[] = ["unavailable", "degraded", "unknown", "healthy"];
 
-const SEVERITY: Record<Status, number> = { lost: 0, silent: 1, unknown: 2, reporting: 3 };
-
-/** How a GPU stands: what is found wrong with it where it reports, else that it does not. */
-export function GpuStatus({ status, finding }: { status: Status; finding?: Happening | undefined }) {
-  if (status === "reporting" && finding !== undefined) {
-    return <StatusWord tone={toneOfEvent(finding)} word={titleOf(finding)} />;
-  }
-  return <StatusWord tone={TONES[status]} word={WORDS[status]} />;
+export function toneOf(verdict: Verdict): Tone {
+  return TONES[verdict];
 }
 
-/** How bad a GPU stands, 0 is worst. */
-export function rankOf(status: Status, finding: Happening | undefined): number {
-  return status === "reporting" && finding !== undefined ? 2.5 : SEVERITY[status];
+/** "thermal_hardware" as words. */
+export function ruleWords(rule: string): string {
+  return rule.replaceAll("_", " ");
 }
 
-export interface TroublesProps {
-  counts: Record<Status, number>;
-  /** GPUs that report and of which a finding lasts. */
-  degraded: number;
+/** The verdict, with the gravest of what it rests on; all of it on hover. */
+export function GpuStatus({ health }: { health: Gpu["health"] }) {
+  const [first] = health.evidence;
+  const why = first === undefined ? "" : ` · ${ruleWords(first.rule)}`;
+  return (
+    <span className="status-cell" title={health.evidence.map(({ text }) => text).join("\n") || undefined}>
+      <StatusWord tone={TONES[health.verdict]} word={`${WORDS[health.verdict]}${why}`} />
+    </span>
+  );
 }
 
-/** How much is wrong, for sorting: one that is lost weighs more than any that are degraded. */
-export function weightOf({ counts, degraded }: TroublesProps): number {
-  return (counts.lost + counts.silent) * 100_000 + degraded;
+/** How bad a GPU is, 0 is worst. */
+export function rankOf({ verdict }: Gpu["health"]): number {
+  return WORST_FIRST.indexOf(verdict);
+}
+
+/** How much is wrong, for sorting: one that is unavailable weighs more than any that are degraded. */
+export function weightOf(health: HealthCounts): number {
+  return health.unavailable * 100_000 + health.degraded;
 }
 
 /** Counts of what is not well, each by shape and word; quiet where all is. */
-export function Troubles({ counts, degraded }: TroublesProps) {
-  const bad = (["lost", "silent", "unknown"] as const).filter((status) => counts[status] > 0);
-  if (bad.length === 0 && degraded === 0) return <StatusWord tone="ok" word="Healthy" />;
+export function Troubles({ health }: { health: HealthCounts }) {
+  const bad = (["unavailable", "degraded", "unknown"] as const).filter((verdict) => health[verdict] > 0);
+  if (bad.length === 0) return <StatusWord tone="ok" word="Healthy" />;
   return (
     <span className="troubles">
-      {degraded > 0 && <StatusWord tone="warn" word={`${degraded.toLocaleString("en-US")} degraded`} />}
-      {bad.map((status) => (
+      {bad.map((verdict) => (
         <StatusWord
-          key={status}
-          tone={TONES[status]}
-          word={`${counts[status].toLocaleString("en-US")} ${WORDS[status].toLowerCase()}`}
+          key={verdict}
+          tone={TONES[verdict]}
+          word={`${formatNumber(health[verdict])} ${WORDS[verdict].toLowerCase()}`}
         />
       ))}
     </span>

@@ -1,9 +1,10 @@
 /** Sums over some GPUs, as the api gives them for whole places. */
 
-import type { Gpu, Status } from "../api/fleet";
+import type { Gpu, HealthCounts, Status } from "../api/fleet";
 
 export interface Sums {
   counts: Record<Status, number>;
+  health: HealthCounts;
   total: number;
   hosts: number;
   powerWatts: number | null;
@@ -12,6 +13,16 @@ export interface Sums {
 
 function add(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0);
+}
+
+/** GPUs by verdict, and by what the verdicts rest on. */
+export function healthOf(gpus: readonly Gpu[]): HealthCounts {
+  const health: HealthCounts = { healthy: 0, degraded: 0, unavailable: 0, unknown: 0, reasons: {} };
+  for (const { health: one } of gpus) {
+    health[one.verdict] += 1;
+    for (const { rule } of one.evidence) health.reasons[rule] = (health.reasons[rule] ?? 0) + 1;
+  }
+  return health;
 }
 
 export function sumsOf(gpus: readonly Gpu[]): Sums {
@@ -26,6 +37,7 @@ export function sumsOf(gpus: readonly Gpu[]): Sums {
   const use = known("gpu_utilization_ratio");
   return {
     counts,
+    health: healthOf(gpus),
     total: gpus.length,
     hosts: new Set(gpus.map((gpu) => gpu.host)).size,
     powerWatts: watts.length === 0 ? null : add(watts),

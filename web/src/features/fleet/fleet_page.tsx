@@ -4,6 +4,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { bandName, bandsQuery } from "../../api/bands";
 import { eventsQuery } from "../../api/events";
 import { catalogQuery, fleetQuery, gpusQuery } from "../../api/fleet";
+import { clustersQuery } from "../../api/places";
 import { BAND_METRICS, Bands } from "../../panels/bands";
 import { Counts, Verdict } from "../../panels/counts";
 import { EventPanel } from "../../panels/event_panel";
@@ -101,7 +102,7 @@ export function FleetPage() {
   const fleet = useQuery(fleetQuery);
   const gpus = useQuery(gpusQuery());
   const { data: catalog } = useQuery(catalogQuery);
-  const { lasting } = useFindings(EVERYWHERE);
+  const clusters = useQuery(clustersQuery);
   const scrub = useScrub(view);
   const isEmpty = fleet.data !== undefined && fleet.data.total === 0;
   return (
@@ -120,8 +121,7 @@ export function FleetPage() {
         {fleet.data !== undefined && !isEmpty && (
           <Verdict
             fleet={fleet.data}
-            gpus={gpus.data?.gpus}
-            lasting={lasting}
+            clusters={clusters.data?.clusters ?? []}
             catalog={catalog}
             view={view}
           />
@@ -134,14 +134,14 @@ export function FleetPage() {
           </Answered>
         </section>
       ) : (
-        <Counts sums={fleet.data} gpus={gpus.data?.gpus} lasting={lasting} catalog={catalog} />
+        <Counts sums={fleet.data} catalog={catalog} />
       )}
       {!isEmpty && <TimedMap view={view} {...scrub} />}
       {!isEmpty && (
         <Bands ready={fleet.isFetched} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub.at} />
       )}
       {!isEmpty && <Lists view={view} />}
-      <GpuPanel query={gpus} view={view} height={392} lasting={lasting} />
+      <GpuPanel query={gpus} view={view} height={392} />
     </Page>
   );
 }
@@ -149,7 +149,6 @@ export function FleetPage() {
 export function GpusPage() {
   const view = useView(DEFAULT_RANGE);
   const gpus = useQuery(gpusQuery());
-  const { lasting } = useFindings(EVERYWHERE);
   return (
     <Page
       title="GPUs"
@@ -162,7 +161,7 @@ export function GpusPage() {
       <div className="say">
         <h1>GPUs</h1>
       </div>
-      <GpuPanel query={gpus} view={view} height="page" lasting={lasting} />
+      <GpuPanel query={gpus} view={view} height="page" />
     </Page>
   );
 }

@@ -1,6 +1,5 @@
 /** Which card this is, what it does, and how it stands now. */
 
-import type { Happening } from "../../api/events";
 import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
 import { type Columns, newest } from "../../model/columns";
 import { stepsTo } from "../../panels/ladder";
@@ -83,27 +82,27 @@ export function nowFacts(columns: Columns | undefined, catalog: Catalog | undefi
   ];
 }
 
+const UNKNOWN: Gpu["health"] = { verdict: "unknown", evidence: [] };
+
 export interface VerdictProps {
   gpu: Gpu | undefined;
   columns: Columns | undefined;
   catalog: Catalog | undefined;
   ageMs: number | null;
-  /** What is found wrong with it and lasts. */
-  finding: Happening | undefined;
 }
 
-function since(finding: Happening | undefined, ageMs: number | null): string {
-  if (finding !== undefined) return `since ${formatDay(finding.at)} ${formatClock(finding.at)}`;
+function since(gpu: Gpu | undefined, ageMs: number | null): string {
+  const at = gpu?.health.evidence[0]?.since ?? null;
+  if (at !== null) return `since ${formatDay(at)} ${formatClock(at)}`;
   return ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`;
 }
 
-export function Verdict({ gpu, columns, catalog, ageMs, finding }: VerdictProps) {
-  const status = gpu?.status ?? "unknown";
+export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
   return (
     <section className="panel verdict" aria-label="State now">
       <div className="verdict-state">
-        <GpuStatus status={status} finding={finding} />
-        <div>{since(finding, ageMs)}</div>
+        <GpuStatus health={gpu?.health ?? UNKNOWN} />
+        <div>{since(gpu, ageMs)}</div>
       </div>
       {nowFacts(columns, catalog).map((fact) => (
         <Fact key={fact.name} {...fact} />

@@ -1,13 +1,11 @@
 /** One GPU, by the second. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { useMemo } from "react";
 import { eventsQuery } from "../../api/events";
 import { catalogQuery, gpuQuery } from "../../api/fleet";
 import { ageNow, platformOffset } from "../../api/meta";
 import { type Answer, pollEvery, telemetryAddress, telemetryQuery } from "../../api/series";
 import { parseResolution, resolutionFor, type Window } from "../../model/window";
-import { useFindings } from "../../panels/findings";
 import { healthOf } from "../../panels/health";
 import { gpuPath, hostPath } from "../../panels/ladder";
 import { TimelinePanel } from "../../panels/rows/timeline_panel";
@@ -68,8 +66,6 @@ export function GpuPage({ id }: { id: string }) {
   const telemetry = useTelemetry(id, plain.window);
   const { data: catalog } = useQuery(catalogQuery);
   const events = useQuery(eventsQuery({ gpu: id, window: plain.window, limit: EVENTS }));
-  const filters = useMemo(() => ({ gpu: id }), [id]);
-  const { lasting } = useFindings(filters);
   const answer = telemetry.data;
   const view = withOffset(plain, offsetOf(answer));
   const peers = usePeers(gpu.data?.host);
@@ -105,13 +101,7 @@ export function GpuPage({ id }: { id: string }) {
         <GpuHeader gpu={gpu.data} id={id} view={view} siblings={siblings} />
         <CopyAs forms={forms(id, view)} />
       </div>
-      <Verdict
-        gpu={gpu.data}
-        columns={answer?.columns}
-        catalog={catalog}
-        ageMs={ageMs}
-        finding={lasting.get(id)}
-      />
+      <Verdict gpu={gpu.data} columns={answer?.columns} catalog={catalog} ageMs={ageMs} />
       <div className="gpu-body">
         <TimelinePanel
           title="Time line"

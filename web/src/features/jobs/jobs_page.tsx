@@ -3,7 +3,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { type Catalog, catalogQuery, gpusQuery, unitOf } from "../../api/fleet";
-import { countBy, useFindings } from "../../panels/findings";
 import { Share } from "../../panels/gpu_columns";
 import { Filter, focusFilter } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
@@ -19,7 +18,6 @@ import { keepWindow, useView } from "../../ui/view";
 import { type Work, worksOf } from "./jobs";
 
 const STALE_MS = 30_000;
-const EVERYWHERE = {};
 const LARGEST_FIRST = { key: "gpus", descending: true };
 
 type Kind = "job" | "model";
@@ -52,11 +50,7 @@ function number(key: "total" | "hosts" | "jobs", label: string, wide: boolean): 
   };
 }
 
-function columnsOf(
-  kind: Kind,
-  catalog: Catalog | undefined,
-  degraded: (name: string) => number,
-): Column<Work>[] {
+function columnsOf(kind: Kind, catalog: Catalog | undefined): Column<Work>[] {
   const say = (metric: string, value: number | null) => formatValue(value, metric, unitOf(catalog, metric));
   return [
     {
@@ -95,8 +89,8 @@ function columnsOf(
       label: "GPUs now",
       width: "minmax(104px, 1fr)",
       wide: true,
-      cell: (work) => <Troubles counts={work.counts} degraded={degraded(work.name)} />,
-      sortBy: (work) => weightOf({ counts: work.counts, degraded: degraded(work.name) }),
+      cell: (work) => <Troubles health={work.health} />,
+      sortBy: (work) => weightOf(work.health),
     },
   ];
 }
@@ -113,12 +107,7 @@ function WorksPage({ kind }: { kind: Kind }) {
   const view = useView("1h");
   const query = useQuery(gpusQuery());
   const { data: catalog } = useQuery(catalogQuery);
-  const { lasting } = useFindings(EVERYWHERE);
-  const columns = useMemo(() => {
-    const owner = new Map(query.data?.gpus.map((gpu) => [gpu.id, gpu[kind]]));
-    const degraded = countBy(lasting, (finding) => owner.get(finding.gpu) ?? "");
-    return columnsOf(kind, catalog, (name) => degraded.get(name) ?? 0);
-  }, [kind, catalog, lasting, query.data]);
+  const columns = useMemo(() => columnsOf(kind, catalog), [kind, catalog]);
   const works = useMemo(() => worksOf(query.data?.gpus ?? [], kind), [query.data, kind]);
   const find = view.params.get("q") ?? "";
   const { title, path } = WORDS[kind];

@@ -6,7 +6,6 @@ import { eventsQuery } from "../../api/events";
 import { type Gpu, gpusQuery } from "../../api/fleet";
 import type { GroupedRequest } from "../../api/grouped";
 import { ageNow } from "../../api/meta";
-import { useFindings } from "../../panels/findings";
 import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
 import { jobPath, modelPath } from "../../panels/ladder";
@@ -101,8 +100,6 @@ export function WorkPage({ kind, name }: { kind: Kind; name: string }) {
     (event) => event.severity !== "" && event.severity !== "info",
   );
   const words = WORDS[kind];
-  const filters = useMemo(() => ({ [kind]: name }), [kind, name]);
-  const { lasting } = useFindings(filters);
   return (
     <Page
       title={name}
@@ -150,7 +147,7 @@ export function WorkPage({ kind, name }: { kind: Kind; name: string }) {
           </TimelinePanel>
         )}
       </Lag>
-      <GpuPanel query={gpus} view={view} height={308} only={only} lasting={lasting} />
+      <GpuPanel query={gpus} view={view} height={308} only={only} />
     </Page>
   );
 }

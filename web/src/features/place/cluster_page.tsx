@@ -6,7 +6,7 @@ import { catalogQuery, type Filters, type Gpu, gpusQuery } from "../../api/fleet
 import type { MapCell } from "../../api/map";
 import { clustersQuery, type PlaceSums } from "../../api/places";
 import { Bands } from "../../panels/bands";
-import { countBy, useFindings } from "../../panels/findings";
+import { useFindings } from "../../panels/findings";
 import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
 import { clusterPath, hostPath, rackPath } from "../../panels/ladder";
@@ -48,22 +48,11 @@ interface ChildrenProps {
   rows: PlaceSums[];
   view: View;
   to: (name: string) => string;
-  /** GPUs that are degraded, by the name of a row. */
-  degraded: ReadonlyMap<string, number>;
 }
 
-function Children({ label, rows, view, to, degraded }: ChildrenProps) {
+function Children({ label, rows, view, to }: ChildrenProps) {
   const { data: catalog } = useQuery(catalogQuery);
-  const columns = useMemo(
-    () =>
-      placeColumns(
-        catalog,
-        label,
-        (sums) => sums.host,
-        (sums) => degraded.get(sums.host) ?? 0,
-      ),
-    [catalog, label, degraded],
-  );
+  const columns = useMemo(() => placeColumns(catalog, label, (sums) => sums.host), [catalog, label]);
   return (
     <Panel title={`${label}s`} sub={formatNumber(rows.length)} className="children-panel">
       <Table
@@ -165,7 +154,7 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
         steps={steps}
         siblings={siblings}
       />
-      <PlaceCounts query={query} gpus={gpus} lasting={lasting} />
+      <PlaceCounts query={query} gpus={gpus} />
       <MapPanel
         cluster={cluster}
         view={view}
@@ -189,16 +178,9 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
               rows={groupSums(gpus, (gpu) => gpu.rack)}
               view={view}
               to={(name) => rackPath(cluster, name)}
-              degraded={countBy(lasting, (finding) => byId.get(finding.gpu)?.rack ?? "")}
             />
           )}
-          <Children
-            label="Host"
-            rows={groupSums(gpus, (gpu) => gpu.host)}
-            view={view}
-            to={hostPath}
-            degraded={countBy(lasting, (finding) => finding.host)}
-          />
+          <Children label="Host" rows={groupSums(gpus, (gpu) => gpu.host)} view={view} to={hostPath} />
         </>
       )}
       <GpuPanel
@@ -206,7 +188,6 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
         view={view}
         height={392}
         leaveOut={IN_CLUSTER}
-        lasting={lasting}
         {...(only === undefined ? {} : { only })}
       />
     </Page>

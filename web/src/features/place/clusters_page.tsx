@@ -4,7 +4,6 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { type Catalog, catalogQuery, unitOf } from "../../api/fleet";
 import { clustersQuery, type PlaceSums } from "../../api/places";
-import { countBy, useFindings } from "../../panels/findings";
 import { Share } from "../../panels/gpu_columns";
 import { healthOf } from "../../panels/health";
 import { clusterPath } from "../../panels/ladder";
@@ -17,7 +16,6 @@ import { formatNumber, formatValue } from "../../ui/units";
 import { keepWindow, useView } from "../../ui/view";
 
 const STALE_MS = 30_000;
-const EVERYWHERE = {};
 const WORST_FIRST = { key: "status", descending: true };
 
 /** Columns of clusters, or of hosts where `name` gives their names. */
@@ -25,7 +23,6 @@ export function placeColumns(
   catalog: Catalog | undefined,
   label: string,
   name: (sums: PlaceSums) => string,
-  degraded: (sums: PlaceSums) => number,
 ): Column<PlaceSums>[] {
   const say = (metric: string, value: number | null) => formatValue(value, metric, unitOf(catalog, metric));
   return [
@@ -71,8 +68,8 @@ export function placeColumns(
       key: "status",
       label: "Status",
       width: "minmax(128px, 1fr)",
-      cell: (sums) => <Troubles counts={sums.counts} degraded={degraded(sums)} />,
-      sortBy: (sums) => weightOf({ counts: sums.counts, degraded: degraded(sums) }),
+      cell: (sums) => <Troubles health={sums.health} />,
+      sortBy: (sums) => weightOf(sums.health),
     },
   ];
 }
@@ -81,16 +78,7 @@ export function ClustersPage() {
   const view = useView("1h");
   const query = useQuery(clustersQuery);
   const { data: catalog } = useQuery(catalogQuery);
-  const { lasting } = useFindings(EVERYWHERE);
-  const columns = useMemo(() => {
-    const degraded = countBy(lasting, (finding) => finding.cluster);
-    return placeColumns(
-      catalog,
-      "Cluster",
-      (sums) => sums.cluster,
-      (sums) => degraded.get(sums.cluster) ?? 0,
-    );
-  }, [catalog, lasting]);
+  const columns = useMemo(() => placeColumns(catalog, "Cluster", (sums) => sums.cluster), [catalog]);
   return (
     <Page title="Clusters" view={view} health={healthOf(query.data?.meta, view.now, STALE_MS)} up="/">
       <div className="say">

@@ -4,7 +4,6 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { type Catalog, catalogQuery, type Gpu, unitOf } from "../../api/fleet";
 import { type Grouped, groupedQuery } from "../../api/grouped";
-import type { Lasting } from "../../panels/findings";
 import { gpuPath, jobPath } from "../../panels/ladder";
 import { Spark } from "../../panels/spark";
 import { GpuStatus, rankOf } from "../../panels/status";
@@ -58,10 +57,9 @@ export interface HostGpusProps {
   query: Answering<Gpu[]>;
   host: string;
   view: View;
-  lasting: Lasting;
 }
 
-export function HostGpus({ query, host, view, lasting }: HostGpusProps) {
+export function HostGpus({ query, host, view }: HostGpusProps) {
   const { data: catalog } = useQuery(catalogQuery);
   const lengthMs = view.span.to - view.span.from;
   const { data: sparks } = useQuery(
@@ -118,11 +116,11 @@ export function HostGpus({ query, host, view, lasting }: HostGpusProps) {
         key: "status",
         label: "Status",
         width: "minmax(116px, 1.2fr)",
-        cell: (gpu) => <GpuStatus status={gpu.status} finding={lasting.get(gpu.id)} />,
-        sortBy: (gpu) => rankOf(gpu.status, lasting.get(gpu.id)),
+        cell: (gpu) => <GpuStatus health={gpu.health} />,
+        sortBy: (gpu) => rankOf(gpu.health),
       },
     ],
-    [catalog, sparks, lasting, view],
+    [catalog, sparks, view],
   );
   return (
     <Panel title="GPUs of this host" className="children-panel" tools={<Broken query={query} />}>

@@ -1,14 +1,12 @@
 /** One host: its GPUs side by side, its CPUs, memory, network and disks, and what happened, on one time line. */
 
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
 import { eventsQuery, factsQuery } from "../../api/events";
 import { catalogQuery, hostQuery } from "../../api/fleet";
 import { type GroupedRequest, groupedAddress } from "../../api/grouped";
 import { ageNow } from "../../api/meta";
 import { clusterQuery } from "../../api/places";
 import { Counts } from "../../panels/counts";
-import { useFindings } from "../../panels/findings";
 import { healthOf } from "../../panels/health";
 import { hostPath, rackPath, stepsTo } from "../../panels/ladder";
 import { PlaceHead } from "../../panels/place_frame";
@@ -68,8 +66,6 @@ export function HostPage({ host }: { host: string }) {
   const view = useView("1h");
   const gpus = useQuery(hostQuery(host));
   const { data: catalog } = useQuery(catalogQuery);
-  const filters = useMemo(() => ({ host }), [host]);
-  const { lasting } = useFindings(filters);
   const events = useQuery(eventsQuery({ host, window: view.window, limit: EVENTS }));
   const asked = requestsOf(host, view);
   const { query, specs } = useRows(asked, HOST_ROWS);
@@ -112,10 +108,8 @@ export function HostPage({ host }: { host: string }) {
           />
         }
       />
-      {gpus.data !== undefined && (
-        <Counts sums={sumsOf(gpus.data)} gpus={gpus.data} lasting={lasting} catalog={catalog} />
-      )}
-      <HostGpus query={gpus} host={host} view={view} lasting={lasting} />
+      {gpus.data !== undefined && <Counts sums={sumsOf(gpus.data)} catalog={catalog} />}
+      <HostGpus query={gpus} host={host} view={view} />
       <TimelinePanel
         title="Host and GPUs on one time line"
         query={query}

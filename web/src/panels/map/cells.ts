@@ -1,6 +1,5 @@
 /** Turn values into what a cell of the map shows: a step of a scale, and how the GPU stands. */
 
-import type { Status } from "../../api/fleet";
 import { evenStep, heatStep } from "../../model/heat";
 import type { Tone } from "../../ui/icon";
 
@@ -59,17 +58,9 @@ export interface Cells {
   values: readonly (number | null)[];
 }
 
-const TONES: Record<Status, Tone> = { reporting: "ok", silent: "bad", lost: "bad", unknown: "none" };
-
 export interface CellInput {
-  status: Status;
-  /** A finding of this GPU that lasts. */
-  troubled: boolean;
+  tone: Tone;
   value: number | null;
-}
-
-function toneOf({ status, troubled }: CellInput): Tone {
-  return status === "reporting" && troubled ? "warn" : TONES[status];
 }
 
 export function toCells(inputs: readonly CellInput[], shown: MapMetric): Cells {
@@ -78,7 +69,7 @@ export function toCells(inputs: readonly CellInput[], shown: MapMetric): Cells {
     const step = shown.most === undefined ? heatStep(value) : evenStep(value, shown.most);
     if (step !== null) steps[at] = step;
   });
-  return { steps, tones: inputs.map(toneOf), values: inputs.map(({ value }) => value) };
+  return { steps, tones: inputs.map(({ tone }) => tone), values: inputs.map(({ value }) => value) };
 }
 
 /** How many of some cells stand in each way. */

@@ -11,6 +11,7 @@ import { formatNumber, formatTicks, formatValue } from "../../ui/units";
 import { keepWindow, type View } from "../../ui/view";
 import type { Lasting } from "../findings";
 import { gpuPath } from "../ladder";
+import { toneOf } from "../status";
 import { type Cells, countTones, type MapMetric, toCells } from "./cells";
 import { layoutMap, type MapLayout } from "./layout";
 import { MapCanvas } from "./map_canvas";
@@ -38,12 +39,9 @@ function useCells({ places, values, shown, at, lasting, gpus }: MapBodyProps): C
   return useMemo(() => {
     const inputs = places.map((place, index) => {
       const value = values[index] ?? null;
-      const now = at === null ? gpus?.get(place.id)?.status : undefined;
-      return {
-        status: now ?? (value === null ? "unknown" : "reporting"),
-        troubled: lasting.has(place.id),
-        value,
-      };
+      const gpu = at === null ? gpus?.get(place.id) : undefined;
+      const told = value === null ? "none" : lasting.has(place.id) ? "warn" : "ok";
+      return { tone: gpu === undefined ? told : toneOf(gpu.health.verdict), value };
     });
     return toCells(inputs, shown);
   }, [places, values, shown, at, lasting, gpus]);
@@ -64,7 +62,7 @@ interface CardProps extends MapBodyProps {
   width: number;
 }
 
-function Card({ index, cells, layout, width, places, shown, gpus, lasting, catalog, at }: CardProps) {
+function Card({ index, cells, layout, width, places, shown, gpus, catalog, at }: CardProps) {
   const place = places[index];
   if (place === undefined) return null;
   const gpu = gpus?.get(place.id);
@@ -75,7 +73,6 @@ function Card({ index, cells, layout, width, places, shown, gpus, lasting, catal
       place={place}
       gpu={gpu}
       tone={cells.tones[index] ?? "none"}
-      finding={lasting.get(place.id)}
       catalog={catalog}
       values={at === null ? { ...gpu?.values, ...shownValue } : shownValue}
       beside={{

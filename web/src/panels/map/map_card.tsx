@@ -1,11 +1,9 @@
 /** The card of the GPU under the cursor of the map. */
 
-import type { Happening } from "../../api/events";
 import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
 import type { MapCell } from "../../api/map";
 import { StatusWord, type Tone } from "../../ui/icon";
 import { formatValue } from "../../ui/units";
-import { titleOf } from "../event_words";
 import { nameOf } from "../gpu_columns";
 
 const TONE_WORDS: Record<Tone, string> = {
@@ -24,8 +22,6 @@ export interface MapCardProps {
   /** Undefined until the list of GPUs is there. */
   gpu: Gpu | undefined;
   tone: Tone;
-  /** A finding of it that lasts. */
-  finding: Happening | undefined;
   catalog: Catalog | undefined;
   /** Values by metric, as of the time that the map shows. */
   values: Record<string, number | null>;
@@ -38,8 +34,9 @@ export function sayPlace(place: MapCell, tone: Tone, value: string): string {
   return parts.filter(Boolean).join(", ");
 }
 
-export function MapCard({ place, gpu, tone, finding, catalog, values, beside }: MapCardProps) {
+export function MapCard({ place, gpu, tone, catalog, values, beside }: MapCardProps) {
   const say = (metric: string) => formatValue(values[metric], metric, unitOf(catalog, metric));
+  const why = gpu?.health.evidence[0]?.text;
   const load = ["gpu_utilization_ratio", "gpu_power_watts", "gpu_memory_used_bytes"]
     .filter((metric) => metric in values)
     .map(say);
@@ -50,7 +47,7 @@ export function MapCard({ place, gpu, tone, finding, catalog, values, beside }: 
       : []),
     ...(load.length === 0 ? [] : [["Load", load.join(", ")] as [string, string]]),
     ["Job", gpu?.job || "none"],
-    ...(finding === undefined ? [] : [["Finding", titleOf(finding)] as [string, string]]),
+    ...(why === undefined ? [] : [["Why", why] as [string, string]]),
   ];
   return (
     <div
