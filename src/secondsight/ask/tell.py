@@ -10,7 +10,7 @@ from secondsight.ask.compile import Column
 from secondsight.ask.defaults import cuts_half_hours
 from secondsight.ask.diagnose import diagnosis_sentences
 from secondsight.ask.format import column_words, figure, local_time, measure_words, range_words
-from secondsight.ask.plan import STRAGGLER_BELOW_RATIO
+from secondsight.ask.jobs import STRAGGLER_BELOW_RATIO
 from secondsight.ask.question import ERROR_EVENTS, Bucket, Kind, Question, Stat
 from secondsight.ask.reading import Reading
 from secondsight.ask.run import RATE, Cell, Table
