@@ -29,6 +29,7 @@ from secondsight.api.config import ApiConfig
 from secondsight.ask.models import ModelConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
+from secondsight.guard.budget import Budget
 from secondsight.lake.cold_config import ColdConfig
 from secondsight.lake.config import CatalogConfig, LakeConfig
 from secondsight.log.kafka.config import KafkaConfig
@@ -71,6 +72,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
     ("[retention]", RetentionConfig, "What drops old rows of the hot store, once the lake has them."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
+    ("[api.sql]", Budget, "What questions in SQL may cost."),
     ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),
     ("[[api.oidc.rules]]", OidcRule, "What a claim gives; may stand several times."),
     ("[api.model]", ModelConfig, "A language model for questions in words; none is needed."),

@@ -17,6 +17,8 @@ class ServeConfig:
         clickhouse: Server that keeps the tables, instead of files in `data`; wanted where several processors share the
             log.
         readers: Questions that the store answers at once; further ones wait.
+        questions: Questions of people in SQL that run at once besides; further ones are sent away. At least as many as
+            `api.sql.at_once`.
         log_hours: Age beyond which segments of the log are deleted, once they are processed.
         log_mib: Size beyond which the oldest segments are deleted, processed or not; what was not is counted.
         catalogue: Further catalogue files of the operator.
@@ -35,6 +37,7 @@ class ServeConfig:
     kafka: KafkaConfig | None = None
     clickhouse: ClickHouseConfig | None = None
     readers: int = 4
+    questions: int = 2
     log_hours: float = 48.0
     log_mib: int = 32_768
     catalogue: tuple[Path, ...] = ()

@@ -107,7 +107,7 @@ def _embedded(config: ServeConfig, clock: Clock) -> Iterator[Store]:
     from secondsight.store.chdb import ChdbStore  # the engine, which only its owner needs
     from secondsight.store.serve import start_store_server
 
-    store = ChdbStore(config.data / "hot", config.readers, clock=clock)
+    store = ChdbStore(config.data / "hot", config.readers, clock=clock, questions=config.questions)
     try:
         migrate(store, load_catalog(config.catalogue))
         server = start_store_server(store, config.data / "run", others_tables() | RETIRABLE.keys())
