@@ -1,4 +1,8 @@
-"""Find gaps in ranges that the hot store no longer has, from the rows that the lake has of them."""
+"""Find gaps in ranges that the hot store no longer has, from the rows that the lake has of them.
+
+What says why a gap is there is read from tables that the hot store keeps for ever; traces of it in rows of seconds are
+not looked for in the lake, so a reason may read `unknown` there that was known before.
+"""
 
 import re
 from collections.abc import Callable, Hashable
@@ -17,6 +21,8 @@ from secondsight.query.statement import Statement
 from secondsight.store.coarse import FINEST
 from secondsight.store.schema import raw_table, rollup_table
 
+_LAMBDA = " -> "
+"""Only statements that look for evidence of reasons have functions of arrays."""
 _OF_SAMPLES = re.compile(r"\bFROM `\w+_(?:1s|30s)`")
 
 
@@ -37,7 +43,9 @@ class ColdInventory(Inventory):
         Raises:
             Retryable, Permanent: As the store or the lake says.
         """
-        return self._read_cold(statement) if _OF_SAMPLES.search(statement.sql) else self._base.read(statement)
+        is_evidence = _LAMBDA in statement.sql
+        is_cold = not is_evidence and _OF_SAMPLES.search(statement.sql)
+        return self._read_cold(statement) if is_cold else self._base.read(statement)
 
 
 def edge_of(kind: EntityKind, floors: Floors) -> int:
