@@ -1,0 +1,93 @@
+"""Words of time as data, and what must be true of every text that anybody may send."""
+
+import json
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ask_rig import KNOWN, plan, planner
+from guard_fixture import LIMITS, NOW_MS, registry, scope
+from secondsight.ask.analyses import compile_question
+from secondsight.ask.calendar import Calendar, zone_of
+from secondsight.ask.compile import Column, Statement
+from secondsight.ask.ground import is_grounded
+from secondsight.ask.question import DERIVED, Question, Treatment
+from secondsight.ask.run import Table
+from secondsight.ask.timewords import TimeReader
+from secondsight.ask.tokens import tokenise
+from secondsight.ask.vocabulary import load_vocabulary
+from secondsight.catalog.load import load_catalog
+from secondsight.errors import Rejected
+from secondsight.guard.check import guard
+
+TIMES = json.loads((Path(__file__).parent / "cases" / "ask" / "times.json").read_text())
+WORDS = sorted(planner().vocabulary.words | {name for names in KNOWN.names.values() for name in names})
+
+
+@pytest.mark.parametrize("case", TIMES, ids=lambda case: f"{case['words']} {case['zone']}")
+def test_words_of_time_mean_a_range_of_the_asker_s_zone(case: dict[str, object]) -> None:
+    calendar = Calendar(zone_of(str(case["zone"])), NOW_MS)
+    found = TimeReader(tokenise(str(case["words"])), calendar).read()
+    assert [[_text(one.stretch.from_ms), _text(one.stretch.to_ms)] for one in found] == case["ranges"]
+
+
+def _text(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%dT%H:%MZ}"
+
+
+def test_a_day_has_as_many_hours_as_the_clocks_give_it() -> None:
+    hours = {
+        (zone, day): (one.to_ms - one.from_ms) / 3_600_000
+        for zone, day in (("Europe/Berlin", "25 October"), ("Europe/Berlin", "29 March"), ("UTC", "25 October"))
+        for one in [TimeReader(tokenise(day), Calendar(zone_of(zone), NOW_MS)).read()[0].stretch]
+    }
+    assert list(hours.values()) == [25, 23, 24]
+
+
+def test_every_metric_of_the_words_is_one_of_the_catalogue() -> None:
+    terms = {term for found in load_vocabulary(load_catalog()).phrases.values() for term in found}
+    named = {term.value for term in terms if term.table == "metric"}
+    assert not [name for name in named if name not in load_catalog() and name not in DERIVED and name != "ecc"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join))
+def test_whatever_words_come_the_sql_passes_the_guard(text: str) -> None:
+    question = plan(text)
+    if question.treatment is not Treatment.ANSWER:
+        assert question.message
+        return
+    with suppress(NotMeasured):
+        for one in _compiled(question):
+            guard(one.sql, scope(), registry(), NOW_MS, LIMITS)
+
+
+class NotMeasured(Exception):
+    """The views have no column that a question needs."""
+
+
+def _compiled(question: Question) -> tuple[Statement, ...]:
+    try:
+        return compile_question(question, planner().views, NOW_MS)
+    except Rejected as error:
+        if error.code != "not_measured":
+            raise
+        raise NotMeasured from error
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=80))
+def test_no_text_breaks_the_planner(text: str) -> None:
+    assert plan(text).treatment in Treatment
+
+
+@given(st.floats(0.01, 1e6), st.floats(1.2, 50.0))
+def test_a_number_is_grounded_only_where_a_cell_rounds_to_it(value: float, factor: float) -> None:
+    table = Table("t", (Column("power", "W"),), ((value,),))
+    assert is_grounded(f"It was {value:.2f} W.", [table])
+    if abs(value * factor - value) > 0.02:
+        assert not is_grounded(f"It was {value * factor + 3e7:.2f} W.", [table])
