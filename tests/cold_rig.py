@@ -59,7 +59,7 @@ def rows() -> list[Row]:
         second = 0
         while FROM + 1000 * second < END:
             fast = 3_540 <= second < 3_660
-            missing = 1_000 <= second < 1_400 or (number == 1 and 3_590 <= second < 3_620)
+            missing = 1_000 <= second < 1_400 or (number == 1 and 3_590 <= second < 3_650)
             values = {
                 GAUGE: (second * 7 + number) % 10_000,
                 USED: (80 << 30) + second,
@@ -157,4 +157,5 @@ def comparable(answer):
         for one in answer.series
     ]
     coverage = answer.coverage
-    return sorted(series), coverage.expected, coverage.stored, answer.late_ratio, answer.span, answer.resolution_ms
+    counted = coverage.expected, coverage.stored, coverage.gaps, coverage.shed
+    return sorted(series), counted, answer.late_ratio, answer.span, answer.resolution_ms
