@@ -14,7 +14,7 @@ from secondsight.ask.format import measure_words
 from secondsight.ask.ground import grounded
 from secondsight.ask.help import catalogue_table
 from secondsight.ask.plan import Planner
-from secondsight.ask.question import Kind, Question, Treatment
+from secondsight.ask.question import Kind, Question, Stat, Treatment
 from secondsight.ask.reading import Known, Reading, read
 from secondsight.ask.rules import refuse
 from secondsight.ask.run import Ran, Runner, Table, run_statements
@@ -139,6 +139,9 @@ def _within_cost(question: Question, planner: Planner, runner: Runner, now_ms: i
     try:
         return question, _run(question, planner, runner, now_ms)
     except Rejected as error:
+        simpler = _without_sums(question) if error.code == "cost_instants" else None
+        if simpler is not None:
+            return simpler, _run(simpler, planner, runner, now_ms)
         coarser = planner.views.clusters[-1]
         if error.code not in COST_CODES or question.view in (coarser.name, planner.views.events.name):
             raise
@@ -148,6 +151,15 @@ def _within_cost(question: Question, planner: Planner, runner: Runner, now_ms: i
         caveat = "The finer view would have been too much, so the view of 1 h windows was read."
         other = replace(question, view=coarser.name, caveats=(*question.caveats, caveat))
         return other, _run(other, planner, runner, now_ms)
+
+
+def _without_sums(question: Question) -> Question | None:
+    """Return a question without sums over GPUs, where other figures are left."""
+    rest = tuple(measure for measure in question.measures if measure.stat is not Stat.SUM)
+    if not rest or len(rest) == len(question.measures):
+        return None
+    caveat = "The sum over GPUs was left out: there are too many instants to add up at."
+    return replace(question, measures=rest, caveats=(*question.caveats, caveat))
 
 
 def _run(question: Question, planner: Planner, runner: Runner, now_ms: int) -> Ran:

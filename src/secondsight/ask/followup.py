@@ -78,6 +78,7 @@ def merged(earlier: Reading, later: Reading) -> Reading:
         units=later.units or (() if swaps else earlier.units),
         terms=_terms(earlier.terms, later.terms),
         zone=later.zone,
+        foreign=later.foreign or (() if later.names else earlier.foreign),
         future=later.future or (earlier.future and not later.times),
     )
 

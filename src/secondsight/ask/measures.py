@@ -256,4 +256,6 @@ def _usual(metric: str, reading: Reading, vocabulary: Vocabulary) -> list[Measur
     if reading.has("rank"):
         first = _ranked_by(rank, reading)
         stats = [first, *(stat for stat in stats if stat in (Stat.MEAN, Stat.MAX) and stat is not first)]
-    return [Measure(metric, stat) for stat in stats]
+    several = _is_of_several(reading) and not reading.names.get("host_id")
+    summed = several and metric in vocabulary.additive and not reading.has("rank")
+    return [*([Measure(metric, Stat.SUM)] if summed else []), *(Measure(metric, stat) for stat in stats)]
