@@ -319,6 +319,8 @@ class Grammar:
 
     def _noise(self, sql: str) -> str:
         tokens = TOKENS.findall(sql)
+        if not tokens:
+            return sql
         at = self._chance.randrange(len(tokens))
         what = self._chance.randrange(3)
         if what == 0:

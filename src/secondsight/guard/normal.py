@@ -32,6 +32,19 @@ def normalise(tree: exp.Expr) -> None:
             node.set("side", None)
 
 
+def plain_forms(tree: exp.Expr) -> None:
+    """Write FETCH as LIMIT, and texts between dollars as quoted ones, in place; ties and shares stay as they are."""
+    for node in list(tree.find_all(exp.Fetch, exp.RawString)):
+        if isinstance(node, exp.RawString):
+            node.replace(exp.Literal.string(node.name))
+            continue
+        options = node.args.get("limit_options")
+        count = node.args.get("count")
+        plain = options is None or not (options.args.get("with_ties") or options.args.get("percent"))
+        if plain and count is not None:
+            node.replace(exp.Limit(expression=count.copy()))
+
+
 def make_finite(arguments: list[exp.Expr]) -> None:
     """Let what is no number become absent, where a whole number is made of it: the engine would fail on such a row."""
     for argument in arguments:

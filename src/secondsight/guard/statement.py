@@ -5,7 +5,7 @@ from sqlglot import exp
 from secondsight.guard.dialect import parse, tokenise
 from secondsight.guard.entry import check_text, check_tokens
 from secondsight.guard.limits import Limits
-from secondsight.guard.normal import normalise
+from secondsight.guard.normal import normalise, plain_forms
 from secondsight.guard.refusal import Refused, Rule
 from secondsight.guard.tree import check_tree, one_query
 from secondsight.guard.wrap import is_marked
@@ -23,6 +23,7 @@ def read_statement(text: str, limits: Limits) -> exp.Expr:
     tokens = tokenise(text)
     check_tokens(text, tokens, limits)
     tree = one_query(parse(text, tokens))
+    plain_forms(tree)
     check_tree(tree, limits)
     normalise(tree)
     return tree
