@@ -235,7 +235,7 @@ def test_a_range_is_divided_by_the_coarsest_that_fits():
     )
 
 
-@pytest.mark.parametrize(("days", "behind", "tail"), [(9, 400, False), (6, 400, True), (9, 1000, True)])
+@pytest.mark.parametrize(("days", "behind", "tail"), [(9, 200, False), (6, 200, True), (9, 1000, True)])
 def test_a_long_trend_of_clusters_ends_with_their_rows(days, behind, tail):
     text = QueryText(GAUGE, {}, str(END - days * 86_400_000), str(NOW), "1h", "avg", "cluster")
     query = parse_query(text, CATALOG, NOW)
