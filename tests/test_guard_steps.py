@@ -208,6 +208,14 @@ def test_results_say_their_units() -> None:
     assert named == {"host_id": "", "w": "W", "c": "", "u": "1"}
 
 
+def test_a_query_of_with_is_never_looked_up_as_a_table() -> None:
+    sql = passed(
+        f"WITH raw_err AS ({EVENTS}) SELECT r.kind FROM raw_err AS r JOIN raw_err ON r.kind = raw_err.kind"
+    ).sql
+    assert 'WITH "__s0" AS (' in sql
+    assert sql.count('FROM "__s0" AS "r" JOIN "__s0" AS "raw_err"') == 1
+
+
 def test_a_text_that_was_tampered_with_is_not_verified() -> None:
     guarded = passed(EVENTS)
     wrapper = re.search(r'\(SELECT "__s".*?18446744073709551615\) AS "gpu_error_events_secure"', guarded.sql)
