@@ -73,6 +73,7 @@ WIDER = [
     (USED, {"resolution": "45s", "host": ("h2",), "aggregate": "max"}),
     (COUNTER, {"resolution": "90s", "cluster": ("c1",), "group_by": "cluster"}),
     (GAUGE, {"resolution": "15m", "from_": str(FROM), "to": str(EDGE)}),
+    (GAUGE, {"resolution": "1h", "timezone": "Asia/Kathmandu", "group_by": "cluster"}),
 ]
 """Filters, several metrics at once, edges, resolutions between the stored ones."""
 

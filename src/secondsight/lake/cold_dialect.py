@@ -29,6 +29,7 @@ MACROS = (
     "multiIf(a, x, b, y, e) AS (CASE WHEN a THEN x WHEN b THEN y ELSE e END)",
     "groupArrayIf(x, c) AS coalesce(list(x) FILTER (WHERE c), [])",
     "arraySort(l) AS list_sort(l)",
+    "roundDown(t, l) AS list_max(list_filter(l, lambda x: x <= t))",
     "uniqExact(x) AS count(DISTINCT x)",
     "toUnixTimestamp64Milli(t) AS epoch_ms(t)",
     "toUnixTimestamp(t) AS (epoch_ms(t) // 1000)",
@@ -42,7 +43,7 @@ MACROS = (
 Buckets of order keys stand beside the bounds that they follow from; here they are the time itself.
 """
 
-_PARAMETER = re.compile(r"\{(\w+):[^}]+\}")
+_PARAMETER = re.compile(r"\{(\w+):([^}]+)\}")
 _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -88,7 +89,7 @@ def translate(sql: str, params: Mapping[str, Any]) -> Translated:
     values: dict[str, Any] = {}
 
     def bound(match: re.Match[str]) -> str:
-        return _bound(match[1], params[match[1]], values)
+        return _bound(match[1], params[match[1]], values, is_list=match[2] == "Array(Int64)")
 
     text = _PARAMETER.sub(bound, sql)
     for pattern, replacement in _FORMS:
@@ -97,13 +98,15 @@ def translate(sql: str, params: Mapping[str, Any]) -> Translated:
     return Translated(_TABLE.sub(r'FROM "\1"', text), values, tables)
 
 
-def _bound(name: str, value: Any, values: dict[str, Any]) -> str:
-    """Return the text that stands for a parameter; a list becomes a list of parameters."""
+def _bound(name: str, value: Any, values: dict[str, Any], *, is_list: bool) -> str:
+    """Return the text that stands for a parameter; texts become what `IN` takes, numbers a list."""
     if not isinstance(value, Sequence) or isinstance(value, str):
         values[name] = value
         return f"${name}::BIGINT" if isinstance(value, int) else f"${name}"
     each = {f"{name}_{position}": item for position, item in enumerate(value)}
     values |= each
+    if is_list:
+        return f"[{', '.join(f'${item}::BIGINT' for item in each)}]"
     return f"({', '.join(f'${item}' for item in each)})"
 
 

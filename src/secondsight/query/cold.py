@@ -8,6 +8,7 @@ scopes.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -160,18 +161,26 @@ def pieces_of(plan: SeriesPlan, floors: Floors, now_ms: int) -> Pieces:
         return Pieces(once, None)
     if plan.whole:
         return Pieces(None, None, (_kept(once, plan.span.from_ms, cut_ms), _kept(plan, cut_ms, plan.span.to_ms)))
-    end_ms = _up(cut_ms, plan.resolution_ms)
+    start_ms, end_ms = _window_around(plan, cut_ms)
     if not _runs_through(plan, cut_ms, now_ms):
         return Pieces(limited(once, plan.span.from_ms, end_ms), limited(plan, end_ms, plan.span.to_ms))
-    start_ms = end_ms - plan.resolution_ms
     parts = (_kept(once, start_ms, cut_ms), _kept(plan, cut_ms, end_ms))
     return Pieces(limited(once, plan.span.from_ms, start_ms), limited(plan, end_ms, plan.span.to_ms), parts)
 
 
 def _runs_through(plan: SeriesPlan, cut_ms: int, now_ms: int) -> bool:
     """Tell whether a window has parts on both sides: the lake may not have the rest of it yet."""
-    end_ms = _up(cut_ms, plan.resolution_ms)
+    _, end_ms = _window_around(plan, cut_ms)
     return cut_ms < plan.span.to_ms and (plan.whole or (end_ms != cut_ms and end_ms > now_ms - LAG_MS))
+
+
+def _window_around(plan: SeriesPlan, cut_ms: int) -> tuple[int, int]:
+    """Return the output window that ends at a cut, or that the cut runs through."""
+    if plan.edges:
+        after = bisect_left(plan.edges, cut_ms)
+        return plan.edges[max(after - 1, 0)], plan.edges[min(after, len(plan.edges) - 1)]
+    end_ms = _up(cut_ms, plan.resolution_ms)
+    return end_ms - plan.resolution_ms, end_ms
 
 
 def _of_entities(plan: SeriesPlan) -> SeriesPlan:
