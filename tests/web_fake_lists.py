@@ -79,14 +79,6 @@ def verdict(card: Card) -> dict[str, Any]:
 
 
 def health_of(cards: Sequence[Card]) -> dict[str, Any]:
-    """Return how many cards are how."""
-    silent = sum(card.status != "reporting" for card in cards)
-    reasons = {"no_telemetry": silent} if silent else {}
-    counts = {"unavailable": silent, "degraded": 0, "unknown": 0, "healthy": len(cards) - silent}
-    return {"worst": "unavailable" if silent else "healthy", **counts, "reasons": reasons}
-
-
-def health_of(cards: Sequence[Card]) -> dict[str, Any]:
     """Return how many cards are how, and why."""
     silent, hot = sum(card.status != "reporting" for card in cards), sum(card.number == HOT for card in cards)
     counts = {"unavailable": silent, "degraded": hot, "unknown": 0, "healthy": len(cards) - silent - hot}
@@ -104,7 +96,6 @@ def place(cards: Sequence[Card], cluster: str, host: str | None = None) -> dict[
         "hostId": host,
         "hosts": len({card.host for card in cards}),
         "gpus": {"total": len(cards)} | {name: sum(card.status == name for card in cards) for name in statuses},
-        "health": health_of(cards),
         "health": health_of(cards),
         "powerWatts": 560.0 * len(cards),
         "utilizationRatio": 0.84,
