@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -172,8 +173,9 @@ def _held(stored: Stored) -> Counter[str]:
 
 
 def _samples_by_host(rows: Any) -> Counter[str]:
-    sums = rows.select(["host_id", "samples"]).group_by("host_id").aggregate([("samples", "sum")])
-    return Counter(dict(zip(sums["host_id"].to_pylist(), sums["samples_sum"].to_pylist(), strict=True)))
+    hosts = rows["host_id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    sums = np.bincount(hosts.indices.to_numpy(), rows["samples"].to_numpy(), len(hosts.dictionary))
+    return Counter({host: int(total) for host, total in zip(hosts.dictionary.to_pylist(), sums, strict=True)})
 
 
 def _rows_by_host(rows: Any, hosts: Sequence[str]) -> dict[str, int]:
