@@ -78,8 +78,9 @@ def _groups(table: Table, shape: LakeTable, over_ms: int, file_bytes: int) -> It
     for file in live_files(table):
         tenant = tenant_of(file, schema)
         start_ms, _ = time_bounds(file, schema, shape)
+        is_known = tenant is not None and start_ms > 0
         is_small = file.file_size_in_bytes < SMALL_SHARE * file_bytes
-        if is_small and tenant is not None and period_bounds(shape.period, start_ms)[1] <= over_ms:
+        if is_known and is_small and period_bounds(shape.period, start_ms)[1] <= over_ms:
             places[(file.partition[0], file.partition[1], tenant)].append((start_ms, file))
     for place in sorted(places, key=str):
         files = [file for _, file in sorted(places[place], key=lambda each: each[0])]

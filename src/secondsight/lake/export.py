@@ -258,7 +258,6 @@ class _Batch:
         Raises:
             Retryable: The hot store or the lake is away.
         """
-        self._means.handed |= self._mine
         try:
             self._made.append(self._rewriter.make(job))
         finally:
@@ -274,7 +273,11 @@ class _Batch:
         copied = copied_of(self._table, self._shape).since(first_ms).with_marks(self.marks, seen)
         added = [file for made in self._made for file in made.added]
         removed = [file for made in self._made for file in made.removed]
-        commit(self._means.lake, self._table, self._shape, Change(added, removed, copied), self._means.clock)
+        try:
+            commit(self._means.lake, self._table, self._shape, Change(added, removed, copied), self._means.clock)
+        except Moved:
+            self._means.handed -= self._mine
+            raise
         self._means.handed -= self._mine
         self._count(added, removed)
 
