@@ -1,5 +1,6 @@
 """SQL over HTTP: forms of rows, refusals, turns, clients that go, and the record of questions."""
 
+import io
 import json
 import socket
 import threading
@@ -21,6 +22,7 @@ from secondsight.api.config import ApiConfig
 from secondsight.api.series import ARROW, CSV
 from secondsight.api.services import make_services
 from secondsight.api.sqlforms import SqlResult, cell_of
+from secondsight.cli import main
 from secondsight.guard.budget import Budget
 from sql_rig import CATALOG, DURING, NOW_MS, Rig, rig
 
@@ -184,6 +186,42 @@ def test_nobody_else_reads_the_record(api: Api) -> None:
     replayed = api.client.request("POST", f"/v1/audit/questions/{asked}/replay", None, api.headers("other"))
     assert replayed.status_code == 404
     assert api.get("/v1/audit/questions/x").status_code == 404
+
+
+def test_the_command_prints_tables_csv_views_and_replays(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "token"
+    secret.write_text(api.tokens["admin"])
+
+    def run(*words: str) -> tuple[int, str]:
+        where = ("--server", f"http://127.0.0.1:{api.client.port}", "--token-file", str(secret))
+        code = main(["sql", *words, *where])
+        return code, capsys.readouterr().out
+
+    code, table = run(SELECT)
+    assert (code, table.splitlines()[:2]) == (0, ["host_id  watts [W]", "h1       100"])
+    question = table.split()[-1]
+    monkeypatch.setattr("sys.stdin", io.StringIO(SELECT))
+    assert run("--csv")[1].splitlines() == ["host_id,watts", "h1,100.0", "h2,200.0", "h3,300.0"]
+    assert json.loads(run(SELECT, "--json", "--tenant", "t1")[1])["rowCount"] == 3
+    assert "the rows are those of then" in run("--replay", question)[1]
+    assert RAW in run("--views")[1]
+    assert "gpu_power_watts" in run("--views", RAW)[1]
+    assert run("DROP TABLE x")[0] == 1
+    assert run(SELECT, "--tenant", "t2")[0] == 1
+
+
+def test_the_wall_of_a_server_is_printed_by_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "secondsight.toml"
+    file.write_text(
+        '[api.clickhouse]\nurl = "http://h:8123"\nuser = "api"\nquestion_user = "q"\n[api.sql]\nseconds = 7\n'
+    )
+    assert main(["sql", "--wall", "--config", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "max_execution_time = 7.0 MAX 7.0" in out
+    assert "GRANT KILL QUERY ON *.* TO `api`;" in out
+    assert "IDENTIFIED BY 'CHANGE-ME'" in out
 
 
 def test_cells_are_written_without_loss() -> None:
