@@ -52,7 +52,11 @@ def folder(rig: Rig) -> Path:
 
 
 def files(rig: Rig) -> set[str]:
-    return {str(path).strip("/") for path in folder(rig).rglob("*") if path.is_file()}
+    return files_under(folder(rig))
+
+
+def files_under(root: Path) -> set[str]:
+    return {str(path).strip("/") for path in root.rglob("*") if path.is_file()}
 
 
 def stray(rig: Rig, name: str) -> Path:
@@ -124,12 +128,12 @@ def test_nothing_is_deleted_when_metadata_cannot_be_read(rig: Rig, sweeper: Swee
     sweeper.sweep(rig.shape())
     live = sorted(path for path in live_paths(rig.lake.table("gpu_1s")) if path.endswith(suffix))
     broken = Path(f"/{live[-1]}")  # of metadata files the newest
-    text = broken.read_bytes()
+    root, text = folder(rig), broken.read_bytes()
     broken.unlink()
-    before = files(rig)
+    before = files_under(root)
     with pytest.raises(Retryable):
         sweeper.sweep(rig.shape())
-    assert files(rig) == before
+    assert files_under(root) == before
     broken.write_bytes(text)
     assert sweeper.sweep(rig.shape()) == 1
 
