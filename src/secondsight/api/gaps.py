@@ -229,7 +229,7 @@ def _until(asked: MaintenanceRequest, start_ms: int, now_ms: int) -> int:
         raise Rejected("bad_maintenance", "planned work needs one end", "name until, or minutes")
     if asked.until:
         return parse_time(asked.until, now_ms)
-    return start_ms + min(round((asked.minutes or 0) * 60_000), 2 * LENGTH_MAXIMUM_MS)
+    return start_ms + round(max(min((asked.minutes or 0) * 60_000, 2 * LENGTH_MAXIMUM_MS), 0))
 
 
 def _tenant(services: Services, scope: Scope, asked: MaintenanceRequest) -> str:
