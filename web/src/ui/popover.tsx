@@ -4,8 +4,8 @@ import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 
 export interface PopoverProps {
   label: ReactNode;
-  /** Name for readers who do not see the label. */
-  name: string;
+  /** Name for readers who do not see the label; the label itself where it is left out. */
+  name?: string;
   className?: string;
   align?: "left" | "right";
   children: (close: () => void) => ReactNode;

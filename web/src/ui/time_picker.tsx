@@ -52,11 +52,11 @@ export function TimePicker({ view }: { view: View }) {
   const chosen = rangeOf(view.window);
   return (
     <Popover
-      name={`time range: ${formatRange(from, to)} UTC`}
       className="control time"
       label={
         <>
           <Icon name="calendar" size={14} />
+          <span className="hidden">time range </span>
           <span className="wide">{formatRange(from, to)}</span>
           <span className="narrow">{formatShortRange(from, to)}</span>
           <small>UTC</small>

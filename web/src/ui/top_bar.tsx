@@ -48,7 +48,13 @@ function formatCoverage(ratio: number): string {
 
 function SearchButton() {
   return (
-    <button type="button" className="find" onClick={openSearch} aria-keyshortcuts="/ Control+K">
+    <button
+      type="button"
+      className="find"
+      onClick={openSearch}
+      aria-label="Search or run a command"
+      aria-keyshortcuts="/ Control+K"
+    >
       <Icon name="search" size={14} />
       <span>Search or run a command</span>
       <kbd aria-hidden="true">/</kbd>
