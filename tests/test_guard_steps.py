@@ -354,3 +354,36 @@ def test_the_list_of_codes_is_closed() -> None:
     expected = {case.get("code") for case in map(json.loads, (CASES / "refused.jsonl").read_text().splitlines())}
     assert expected - {None} <= MESSAGES.keys()
     assert all(message for message, _ in MESSAGES.values())
+
+
+class TestSeveralGrants:
+    """A scope of two boxes: all of one cluster, and of another what a team has, without its power."""
+
+    def caller(self) -> Scope:
+        narrow = scope(
+            clusters=frozenset({"c2"}), teams=frozenset({"ml", ""}), denied_metrics=frozenset({"gpu_power_watts"})
+        )
+        return replace(scope(clusters=frozenset({"c1"})), others=(narrow,))
+
+    def test_rows_of_either_are_read(self) -> None:
+        sql = passed(EVENTS, self.caller()).sql
+        first = '("__s"."tenant_id" = \'tenant_a\' AND "__s"."cluster_id" = \'c1\')'
+        second = '("__s"."tenant_id" = \'tenant_a\' AND "__s"."cluster_id" = \'c2\' AND "__s"."owner_team" = \'ml\')'
+        assert f"WHERE ({first} OR {second}) AND" in sql
+
+    def test_a_metric_that_one_denies_is_read_within_the_other(self) -> None:
+        sql = passed(f"SELECT max(gpu_power_watts) {SECONDS}", self.caller()).sql
+        assert "'c1'" in sql
+        assert "'c2'" not in sql
+
+    def test_what_no_single_grant_shows_is_refused(self) -> None:
+        other = scope(clusters=frozenset({"c2"}), denied_metrics=frozenset({"gpu_temperature_celsius"}))
+        first = scope(clusters=frozenset({"c1"}), denied_metrics=frozenset({"gpu_power_watts"}))
+        caller = replace(first, others=(other,))
+        statement = f"SELECT max(gpu_power_watts), max(gpu_temperature_celsius) {SECONDS}"
+        assert refused(statement, caller).code == "scope_not_offered"
+
+    def test_plans_of_other_boxes_are_other_plans(self) -> None:
+        plans = Plans(registry(), LIMITS)
+        one, two = plans.guard(EVENTS, scope(), NOW_MS), plans.guard(EVENTS, self.caller(), NOW_MS)
+        assert one.sql != two.sql

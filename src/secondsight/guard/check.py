@@ -67,4 +67,6 @@ class Plans:
 
 def _box(scope: Scope) -> tuple[object, ...]:
     """Return everything of a scope that decides what may be read; who it is for does not."""
-    return (scope.tenant_ids, scope.clusters, scope.teams, scope.jobs, scope.model_ids, scope.denied_metrics)
+    return tuple(
+        (box.tenant_ids, box.clusters, box.teams, box.jobs, box.model_ids, box.denied_metrics) for box in scope.boxes
+    )

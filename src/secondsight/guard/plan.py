@@ -106,7 +106,8 @@ def make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: 
 
 def _make_plan(text: str, scope: Scope, registry: Registry, now_ms: int, limits: Limits) -> Plan:
     tree = read_statement(text, limits)
-    resolved = resolve(tree, registry, scope.denied_metrics, limits)
+    denied = frozenset.intersection(*(box.denied_metrics for box in scope.boxes))
+    resolved = resolve(tree, registry, denied, limits)
     followed = follow(resolved, registry, limits)
     check_joins(resolved)
     filled = fills(resolved)

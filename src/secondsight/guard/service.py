@@ -121,13 +121,12 @@ class SqlService:
         Raises:
             Refused: The guard does not let it through.
             OverQuota: Too much is asked at once, or was today.
-            Rejected: It costs too much, the engine does not take it, or the scope is several boxes (scope_not_single).
+            Rejected: It costs too much, or the engine does not take it.
             Retryable: The store or the metadata store is away or busy, or nobody waits for the answer any more.
         """
         course = _Course(new_question_id())
         started = self._clock.monotonic_seconds()
         with self._on_record(course, text, scope, origin):
-            _refuse_several(scope)
             self._register.admit(scope)
             now_ms = self._clock.now_ms() if origin.at_ms is None else origin.at_ms
             guarded = course.guarded = self._plans.guard(text, scope, now_ms)
@@ -189,13 +188,6 @@ class SqlService:
         finally:
             milliseconds = round((self._clock.monotonic_seconds() - started) * 1000)
             self._register.file(course.question_id, _recorded(course, text, scope, origin, (time_ms, milliseconds)))
-
-
-def _refuse_several(scope: Scope) -> None:
-    """Refuse scopes that are several boxes: a filter of one of them would leave rows of the others out silently."""
-    if scope.others:
-        message = "your grants differ too much to be asked together in SQL"
-        raise Rejected("scope_not_single", message, "name one tenant, or ask for one grant that covers the others")
 
 
 def plain(rows: Any) -> Any:

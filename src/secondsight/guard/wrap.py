@@ -5,7 +5,7 @@ behind it, so that no expression of the author is evaluated on a row that the fi
 a marker that `plan` fills in.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
@@ -142,7 +142,7 @@ def _today() -> exp.Expr:
 def _filtered(reference: Reference, number: int, scope: Scope) -> exp.Select:
     view = reference.view
     names = [name for name in reference.visible if name in reference.used] or [view.time_column]
-    conditions = [*_scope_conditions(view, scope), *_time_conditions(view, number)]
+    conditions = [*_scope_conditions(view, _showing(reference, names, scope)), *_time_conditions(view, number)]
     return exp.Select(
         expressions=[_own(name) for name in names],
         from_=exp.From(
@@ -156,14 +156,32 @@ def _filtered(reference: Reference, number: int, scope: Scope) -> exp.Select:
     )
 
 
-def _scope_conditions(view: View, scope: Scope) -> list[exp.Expr]:
-    conditions = [_among("tenant_id", scope.tenant_ids)]
+def _showing(reference: Reference, names: Iterable[str], scope: Scope) -> list[Scope]:
+    """Return the boxes of a scope that show all that is read."""
+    columns = (reference.view.get(name) for name in names)
+    metrics = {column.metric for column in columns if column is not None}
+    found = [box for box in scope.boxes if metrics.isdisjoint(box.denied_metrics)]
+    if not found:
+        raise Refused("scope_not_offered", Rule.SCOPE, "no one of your grants shows all that is read; ask in two steps")
+    return found
+
+
+def _scope_conditions(view: View, boxes: Sequence[Scope]) -> list[exp.Expr]:
+    """Return the conditions that a row is inside one of some boxes."""
+    if len(boxes) == 1:
+        return _box_conditions(view, boxes[0])
+    inside = [exp.Paren(this=exp.and_(*_box_conditions(view, box), copy=False)) for box in boxes]
+    return [exp.Paren(this=exp.or_(*inside, copy=False))]
+
+
+def _box_conditions(view: View, box: Scope) -> list[exp.Expr]:
+    conditions = [_among("tenant_id", box.tenant_ids)]
     for name, column in _SCOPE_COLUMNS:
-        granted: frozenset[str] | None = getattr(scope, name)
+        granted: frozenset[str] | None = getattr(box, name)
         if granted is not None:
             if view.get(column) is None:
                 raise Refused("scope_not_offered", Rule.SCOPE)
-            conditions.append(_among(column, sorted(granted)))
+            conditions.append(_among(column, sorted(granted - {""})))
     return conditions
 
 

@@ -25,6 +25,7 @@ from secondsight.store.schema import DATABASE
 from secondsight.store.spec import quoted
 from secondsight.store.statement import (
     DEADLINE_SECONDS,
+    EXACT,
     READ_PRIORITY,
     WAIT_FOR_READER_SECONDS,
     insert_statement,
@@ -40,8 +41,9 @@ _READER_SETTINGS: dict[str, Any] = {
     "output_format_arrow_compression_method": "none",
     "priority": READ_PRIORITY,
     "readonly": 2,
+    **EXACT,
 }
-_WRITER_SETTINGS: dict[str, Any] = {"max_threads": 1, "optimize_on_insert": 0}
+_WRITER_SETTINGS: dict[str, Any] = {"max_threads": 1, "optimize_on_insert": 0, **EXACT}
 
 
 class ChdbStore:

@@ -11,6 +11,8 @@ from secondsight.store.spec import quoted
 ROWS = "arrow_rows"
 """Name under which an INSERT finds the Arrow table that it selects from."""
 
+EXACT: dict[str, Any] = {"use_query_condition_cache": 0}
+"""What every statement runs with: this cache loses rows of a table once a join found its right side empty."""
 READ_PRIORITY, QUESTION_PRIORITY = 1, 10
 """What the engine runs first: a question of somebody outside pauses while a read of the platform itself runs."""
 DEADLINE_SECONDS = 60.0

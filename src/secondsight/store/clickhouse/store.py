@@ -28,6 +28,7 @@ from secondsight.store.schema import create_database
 from secondsight.store.statement import (
     ANSWER_GRACE_SECONDS,
     DEADLINE_SECONDS,
+    EXACT,
     KILL_GRACE_SECONDS,
     READ_PRIORITY,
     WAIT_FOR_READER_SECONDS,
@@ -40,9 +41,9 @@ from secondsight.store.views import shared_database
 from secondsight.store.watchdog import Watchdog
 
 WRITERS, QUESTIONS = 4, 16
-_READS = {"priority": READ_PRIORITY, "readonly": 2, "cancel_http_readonly_queries_on_client_close": 1}
+_READS = {"priority": READ_PRIORITY, "readonly": 2, "cancel_http_readonly_queries_on_client_close": 1, **EXACT}
 _ANSWERS = {"default_format": "ArrowStream", "output_format_arrow_compression_method": "none"}
-_WRITES = {"optimize_on_insert": 0, "async_insert": 0}
+_WRITES = {"optimize_on_insert": 0, "async_insert": 0, **EXACT}
 
 
 class ClickHouseStore:
