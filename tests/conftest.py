@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 settings.register_profile("secondsight", deadline=None)  # no test depends on how fast the machine is
 settings.load_profile("secondsight")
 
-pytest_plugins = ["clickhouse_server", "kafka_broker", "postgresql_server"]  # servers that tests of several modules share
+pytest_plugins = [
+    "clickhouse_server",
+    "kafka_broker",
+    "postgresql_server",
+]  # servers that tests of several modules share
 
 LONG = ("test_flow_incidents", "test_agent_lossless", "test_up", "test_chaos", "test_log_kafka", "test_flow_")
-LONG += ("test_process_flow", "test_query_series", "test_web_pages", "test_store_")
+LONG += ("test_cold", "test_guard_generated", "test_lake_", "test_rollup", "test_process_flow", "test_query_series")
+LONG += ("test_web_pages", "test_ask_questions", "test_store_")
 """Modules that take longest, by how their names begin. They go first, so that no worker ends with one alone."""
 LEFT_OPEN_MAXIMUM = 8
 """How many files a module may leave open: libraries keep a few for the life of the process."""

@@ -114,7 +114,7 @@ HOSTILE_TERMS = (
     "host_id IN numbers(3)", "notIn(host_id, raw_err)", "getSetting('readonly') = 1", "match(host_id, 'x' || host_id)",
 )  # fmt: skip
 HOSTILE_TAILS = (
-    " SETTINGS max_threads = 1", " FORMAT JSON", " INTO OUTFILE '/tmp/x'", "; SELECT 1", "; DROP TABLE raw_1s",
+    " SETTINGS max_threads = 1", " FORMAT JSON", " INTO OUTFILE '/x'", "; SELECT 1", "; DROP TABLE raw_1s",
     " UNION ALL SELECT * FROM raw_1s", " LIMIT (SELECT 1)", " EXCEPT SELECT * FROM raw_err", " OR 1 = 1", " -- ",
     " /*", " WITH TOTALS", " LIMIT 5 WITH TIES",
 )  # fmt: skip

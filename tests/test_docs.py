@@ -71,7 +71,7 @@ def test_the_lock_holds_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["platform"]]
     asked += project["dependency-groups"]["dev"]
-    names = {re.split(r"[=<>\[]", line)[0].lower() for line in asked}
+    names = {re.split(r"[=<>\[]", line)[0].lower() for line in asked} - {"secondsight"}
     locked = {line.split("==")[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
     assert names <= locked
 

@@ -98,6 +98,7 @@ class ColdEngine:
             "memory_limit": f"'{self._limits.memory_mib}MiB'",
             "threads": str(self._limits.threads),
             "max_temp_directory_size": "'0B'",
+            "temp_directory": "''",
             "autoinstall_known_extensions": "false",
             "preserve_insertion_order": "false",
             "parquet_metadata_cache": "true",
