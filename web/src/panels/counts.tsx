@@ -87,7 +87,7 @@ export function Counts({ sums, catalog }: CountsProps) {
         word="Degraded"
         count={health.degraded}
         total={total}
-        why={health.degraded === 0 ? "nothing is found wrong" : sayReasons(health.reasons)}
+        why={health.degraded === 0 ? "nothing is found wrong" : `found: ${sayReasons(health.reasons)}`}
       />
       <Count
         tone="bad"

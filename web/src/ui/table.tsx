@@ -44,6 +44,11 @@ function ariaSort<T>(sort: Sort, column: Column<T>): "ascending" | "descending" 
   return sort.descending ? "descending" : "ascending";
 }
 
+/** Where there is little room columns share it as their widths ask, and none is wider than its share. */
+function narrowTrack<T>(column: Column<T>): string {
+  return `minmax(0, ${/\d+/.exec(column.width)?.[0] ?? "100"}fr)`;
+}
+
 function cellClass<T>(column: Column<T>): string {
   return column.numeric === true ? `c-${column.key} numeric` : `c-${column.key}`;
 }
@@ -132,7 +137,7 @@ export function Table<T>(props: TableProps<T>) {
   const above = Math.min(span.first, shown.length);
   const below = Math.max(0, shown.length - span.last);
   const style = {
-    "--tracks": shownColumns.map((column) => column.width).join(" "),
+    "--tracks": shownColumns.map((column) => (narrow ? narrowTrack(column) : column.width)).join(" "),
     "--row-height": `${rowPx}px`,
   } as CSSProperties;
   const scrolls = height === "page" || shown.length * rowPx > height;
@@ -150,7 +155,8 @@ export function Table<T>(props: TableProps<T>) {
         className={`t-rows${height === "page" ? " page" : ""}${scrolls ? " scrolls" : ""}`}
         style={height === "page" ? undefined : { maxHeight: height }}
         onScroll={measure}
-        tabIndex={-1}
+        // A list without links has nothing else that keys could scroll it by.
+        tabIndex={scrolls && linkOf === undefined ? 0 : -1}
       >
         <div role="presentation" style={{ paddingTop: above * rowPx, paddingBottom: below * rowPx }}>
           {shown.slice(span.first, span.last).map((row, offset) => (

@@ -39,7 +39,7 @@ function figureColumn(
     width: "minmax(132px, 1fr)",
     sortBy: (gpu) => gpu.values[metric] ?? null,
     numeric: true,
-    wide: metric === "gpu_power_watts",
+    wide: metric !== "gpu_utilization_ratio",
     cell: (gpu) => {
       const series = sparks?.series.find((one) => one.gpu === gpu.id && one.metric === metric);
       const values = series === undefined ? [] : (sparks?.columns.values[series.column] ?? []);

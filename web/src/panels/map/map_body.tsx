@@ -7,7 +7,7 @@ import { useWidth } from "../../chart/time_axis";
 import { useNarrow } from "../../ui/narrow";
 import { navigate } from "../../ui/navigation";
 import { useSteady } from "../../ui/steady";
-import { formatNumber, formatTicks, formatValue } from "../../ui/units";
+import { formatNumber, formatValue } from "../../ui/units";
 import { keepWindow, type View } from "../../ui/view";
 import type { Lasting } from "../findings";
 import { gpuPath } from "../ladder";
@@ -96,7 +96,12 @@ export function MapBody(props: MapBodyProps) {
   const unit = unitOf(catalog, metric);
   const say = (value: number | null) => (shown.key === "health" ? "" : formatValue(value, metric, unit));
   const painting = useMemo(
-    () => ({ layout, cells, shown, label: (value: number) => formatTicks([value], metric, unit)[0] ?? "" }),
+    () => ({
+      layout,
+      cells,
+      shown,
+      label: (value: number) => formatValue(value, metric, unit).split("\u00a0")[0] ?? "",
+    }),
     [layout, cells, shown, metric, unit],
   );
   const open = (index: number) => {
