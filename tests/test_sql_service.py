@@ -100,12 +100,19 @@ def test_filters_lie_below_the_views_as_well(made: Rig) -> None:
         ({"clusters": frozenset()}, []),
         ({"teams": frozenset({"vision"})}, ["h1"]),
         ({}, ["h1", "h2", "h3"]),
+        ({"clusters": frozenset({"c2"}), "others": (scope_of("t1", teams=frozenset({"vision"})),)}, ["h1", "h2"]),
     ],
 )
 def test_each_grant_has_its_own_rows(made: Rig, fields: dict[str, Any], hosts: list[str]) -> None:
     sql = f"SELECT DISTINCT host_id FROM {RAW} WHERE {DURING} ORDER BY host_id"
     answer = made.service().ask(sql, scope_of("t1", **fields))
     assert [row["host_id"] for row in answer.rows.to_pylist()] == hosts
+
+
+def test_times_of_whole_seconds_are_times(made: Rig) -> None:
+    text = f"SELECT toStartOfMinute(event_time) AS m, toHour(event_time) AS h FROM {RAW} WHERE {DURING} LIMIT 1"
+    answer = made.service().ask(text, MINE)
+    assert [str(kind) for kind in answer.rows.schema.types] == ["timestamp[s, tz=UTC]", "uint8"]
 
 
 def test_denied_metrics_are_unknown_names(made: Rig) -> None:

@@ -231,7 +231,8 @@ class _Reader:
     def _is_foreign(self, index: int, token: Token, column: str) -> bool:
         """Tell whether a word can only be a name: by its shape, or by the word before it."""
         if self._vocabulary.knows(token.word) or token.word in ("id", "ids", "named", "called"):
-            return bool(column) and len(token.text) == 1 and token.text.isupper() and not self._is_last_of_pair(index)
+            is_letter = len(token.text) == 1 and (token.text.isupper() or token.word not in ("a", "i"))
+            return bool(column) and is_letter and not self._is_last_of_pair(index)
         if token.kind == "uuid" or _NAME_SHAPE.fullmatch(token.word):
             return True
         return column in (*NAMED_COLUMNS, "tenant_id") and column not in ("gpu_id", "model")

@@ -21,6 +21,7 @@ from secondsight.guard.audit import OK, Filed, Recorded, new_question_id, scope_
 from secondsight.guard.budget import Turn, Turns
 from secondsight.guard.check import Plans
 from secondsight.guard.execute import Estimate, Executor
+from secondsight.guard.functions import Kind
 from secondsight.guard.intervals import Span
 from secondsight.guard.limits import Limits
 from secondsight.guard.plan import Guarded
@@ -133,7 +134,7 @@ class SqlService:
             quality = self._quality.read(guarded.spans, scope)
             with self._turns.hold(Turn(scope.subject, tenants_of(scope))):
                 self._run(course, guarded, scope, quality)
-            rows = plain(course.reply.rows if course.reply else pa.table({}))
+            rows = with_times(plain(course.reply.rows if course.reply else pa.table({})), guarded)
             truncated = rows.num_rows > guarded.row_cap
             rows = rows.slice(0, guarded.row_cap)
             course.result_rows, course.result_sha256 = rows.num_rows, hash_of(rows)
@@ -197,6 +198,17 @@ def plain(rows: Any) -> Any:
         for column in (rows.column(place).combine_chunks() for place in range(rows.num_columns))
     ]
     return pa.table(columns, names=rows.column_names) if columns else rows
+
+
+def with_times(rows: Any, guarded: Guarded) -> Any:
+    """Return a table whose times are times: the engine writes those of whole seconds as numbers."""
+    if len(guarded.outputs) != rows.num_columns:
+        return rows
+    for place, output in enumerate(guarded.outputs):
+        if output.figure.kind is Kind.TIME and pa.types.is_uint32(rows.schema.types[place]):
+            seconds = rows.column(place).cast(pa.int64()).cast(pa.timestamp("s", "UTC"))
+            rows = rows.set_column(place, rows.column_names[place], seconds)
+    return rows
 
 
 def hash_of(rows: Any) -> str:

@@ -1,7 +1,8 @@
 """Turn one second of the fleet into a board: the value of some metrics of each GPU, in an order that a layout names.
 
-The value of a GPU at a second is the newest of the GPU as a whole, at or before it, that is not older than three of its
-intervals; NaN where there is none. The layout is the list of GPUs that were expected then, and its name changes with it.
+The value of a GPU at a second is the newest of the GPU as a whole, at or before it, that is not older than three of
+its intervals; NaN where there is none. The layout is the list of GPUs that were expected then, and its name changes
+with it.
 """
 
 from collections.abc import Sequence
