@@ -92,6 +92,7 @@ class Fleet:
     expected_from_ms: int = 0
     state: State = State.WELL
     requests: list[str] = field(default_factory=list)
+    born_ms: int = field(default_factory=lambda: int(time.time()) * 1000)
 
     @property
     def newest_ms(self) -> int:
@@ -466,7 +467,7 @@ class Handler(BaseHTTPRequestHandler):
                 [card for card in cards if admits(card, query)], query, VALUES, now_ms, iso
             ),
             "/v1/clusters": lambda: lists.clusters(cards, quality),
-            "/v1/events": lambda: lists.events(cards, query, now_ms, iso, quality),
+            "/v1/events": lambda: lists.events(cards, query, self.fleet.born_ms, iso, quality),
             "/v1/infos": lambda: {"facts": [], "total": 0, "nextCursor": None, **lists.QUALITY, **quality},
             "/v1/telemetry/gaps": lambda: lists.stories(cards, now_ms, iso),
             "/v1/ledger": lambda: lists.ledger(cards, now_ms, iso),

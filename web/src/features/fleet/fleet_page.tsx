@@ -27,8 +27,14 @@ const TEMPERATURE = "gpu_temperature_celsius";
 const TICKS = 100;
 const EVERYWHERE = {};
 
-function TimedMap({ view, at, setAt }: { view: View } & ReturnType<typeof useScrub>) {
-  const names = useNames();
+/** What a part of the page shows; the long list of GPUs waits for the summary. */
+interface Seen {
+  view: View;
+  ready: boolean;
+}
+
+function TimedMap({ view, at, setAt, ready }: Seen & ReturnType<typeof useScrub>) {
+  const names = useNames(ready);
   const client = useQueryClient();
   const { lasting } = useFindings(EVERYWHERE, at);
   const events = useQuery(eventsQuery({ severity: "error,critical", window: view.window, limit: TICKS }));
@@ -58,8 +64,8 @@ function TimedMap({ view, at, setAt }: { view: View } & ReturnType<typeof useScr
   );
 }
 
-function Lists({ view }: { view: View }) {
-  const names = useNames();
+function Lists({ view, ready }: Seen) {
+  const names = useNames(ready);
   return (
     <div className="lists">
       <EventPanel
@@ -100,7 +106,7 @@ function Lists({ view }: { view: View }) {
 export function FleetPage() {
   const view = useView(DEFAULT_RANGE);
   const fleet = useQuery(fleetQuery);
-  const gpus = useQuery(gpusQuery());
+  const gpus = useQuery({ ...gpusQuery(), enabled: fleet.isFetched });
   const { data: catalog } = useQuery(catalogQuery);
   const clusters = useQuery(clustersQuery);
   const scrub = useScrub(view);
@@ -136,11 +142,11 @@ export function FleetPage() {
       ) : (
         <Counts sums={fleet.data} catalog={catalog} />
       )}
-      {!isEmpty && <TimedMap view={view} {...scrub} />}
+      {!isEmpty && <TimedMap view={view} ready={fleet.isFetched} {...scrub} />}
       {!isEmpty && (
         <Bands ready={fleet.isFetched} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub.at} />
       )}
-      {!isEmpty && <Lists view={view} />}
+      {!isEmpty && <Lists view={view} ready={fleet.isFetched} />}
       <GpuPanel query={gpus} view={view} height={392} />
     </Page>
   );
