@@ -115,6 +115,18 @@ def test_times_of_whole_seconds_are_times(made: Rig) -> None:
     assert [str(kind) for kind in answer.rows.schema.types] == ["timestamp[s, tz=UTC]", "uint8"]
 
 
+def test_windows_answer_what_is_too_wide_for_seconds_where_they_give_the_same(made: Rig) -> None:
+    wide = "event_time >= '2023-11-01 00:00:00' AND event_time < '2023-11-14 22:30:00'"
+    answer = made.service().ask(
+        f"SELECT host_id, max(gpu_power_watts) AS w FROM {RAW} WHERE {wide} GROUP BY host_id", MINE
+    )
+    assert sorted(answer.rows.to_pylist(), key=str) == [{"host_id": "h1", "w": 100.0}, {"host_id": "h2", "w": 200.0}]
+    assert [read.view for read in answer.reads] == ["gpu_telemetry_30s_secure"]
+    assert "gpu_telemetry_30s_secure" in answer.warnings[0]
+    with pytest.raises(Refused, match="range_too_wide"):
+        made.service().ask(f"SELECT avg(gpu_power_watts) AS w FROM {RAW} WHERE {wide}", MINE)
+
+
 def test_denied_metrics_are_unknown_names(made: Rig) -> None:
     scope = scope_of("t1", denied_metrics=frozenset({"gpu_power_watts"}))
     with pytest.raises(Refused) as caught:

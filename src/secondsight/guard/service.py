@@ -20,6 +20,7 @@ from secondsight.errors import Rejected, Retryable, SecondsightError
 from secondsight.guard.audit import OK, Filed, Recorded, new_question_id, scope_like, scope_text
 from secondsight.guard.budget import Turn, Turns
 from secondsight.guard.check import Plans
+from secondsight.guard.coarsen import coarser_statement
 from secondsight.guard.execute import Estimate, Executor
 from secondsight.guard.functions import Kind
 from secondsight.guard.intervals import Span
@@ -31,6 +32,9 @@ from secondsight.guard.register import Register, tenants_of
 from secondsight.guard.views import registry_of
 from secondsight.store.cancel import AskerGone
 from secondsight.store.question import Reply
+
+LIMITS = Limits()
+TOO_WIDE = "range_too_wide"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ class SqlService:
         self._quality = quality
         self._clock = clock
         self._turns = Turns(executor.budget, clock)
-        self._plans = Plans(registry_of(catalog), Limits())
+        self._registry = registry_of(catalog)
+        self._plans = Plans(self._registry, LIMITS)
 
     def ask(self, text: str, scope: Scope, origin: Origin = BY_HAND) -> SqlAnswer:
         """Return the rows of a statement that the caller may see.
@@ -130,7 +135,8 @@ class SqlService:
         with self._on_record(course, text, scope, origin):
             self._register.admit(scope)
             now_ms = self._clock.now_ms() if origin.at_ms is None else origin.at_ms
-            guarded = course.guarded = self._plans.guard(text, scope, now_ms)
+            guarded, is_coarser = self._guarded(text, scope, now_ms)
+            course.guarded = guarded
             quality = self._quality.read(guarded.spans, scope)
             with self._turns.hold(Turn(scope.subject, tenants_of(scope))):
                 self._run(course, guarded, scope, quality)
@@ -150,7 +156,10 @@ class SqlService:
             read_bytes=course.reply.bytes_read if course.reply else 0,
             milliseconds=round((self._clock.monotonic_seconds() - started) * 1000),
             quality=quality,
-            warnings=_warnings(guarded, quality, now_ms, truncated=truncated),
+            warnings=(
+                *(_coarser(guarded) if is_coarser else ()),
+                *_warnings(guarded, quality, now_ms, truncated=truncated),
+            ),
             result_sha256=course.result_sha256,
         )
 
@@ -167,6 +176,19 @@ class SqlService:
         scope = scope_like(filed.recorded.scope, reader)
         origin = Origin("replay", filed.question_id, at_ms=filed.recorded.time_ms)
         return self.ask(filed.recorded.sql, scope, origin)
+
+    def _guarded(self, text: str, scope: Scope, now_ms: int) -> tuple[Guarded, bool]:
+        """Return what may run instead of a statement, and whether windows are read where it names seconds.
+
+        They are where the range is too wide for seconds and the windows give the same.
+        """
+        try:
+            return self._plans.guard(text, scope, now_ms), False
+        except Refused as error:
+            coarser = coarser_statement(text, self._registry, now_ms, LIMITS) if error.code == TOO_WIDE else None
+            if coarser is None:
+                raise
+            return self._plans.guard(coarser, scope, now_ms), True
 
     def _run(self, course: _Course, guarded: Guarded, scope: Scope, quality: Quality) -> None:
         wall = self._executor.wall(scope, shared=quality.shared)
@@ -225,6 +247,11 @@ def _columns(rows: Any, guarded: Guarded) -> tuple[ResultColumn, ...]:
     units = units if len(units) == len(names) else [""] * len(names)
     kinds = [str(kind) for kind in rows.schema.types]
     return tuple(ResultColumn(*column) for column in zip(names, kinds, units, strict=True))
+
+
+def _coarser(guarded: Guarded) -> tuple[str, ...]:
+    names = ", ".join(guarded.views)
+    return (f"the range is too wide for single seconds: read from {names}, whose windows give the same",)
 
 
 def _warnings(guarded: Guarded, quality: Quality, now_ms: int, *, truncated: bool) -> tuple[str, ...]:
