@@ -70,7 +70,7 @@ class Client:
 def serving(app: Any, config: ApiConfig) -> Iterator[Client]:
     """Serve until the block ends; fails when the server does not start or stop within 20 s."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = ApiServer(app, config)
+    server = ApiServer(app, config, getattr(app, "leave", lambda: None))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     client = Client(listening.getsockname()[1])

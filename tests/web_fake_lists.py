@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 METRIC_RANGE = {"gpu_temperature_celsius": (0.0, 100.0), "gpu_utilization_ratio": (0.0, 1.0)}
 XID_AGO_MS = 752_000
+XID_STAYS_MS = 90_000
+_FELL_MS = [0]
 HOT = 24
 """The card that is too hot."""
 QUALITY = {"partial": False, "warnings": []}
@@ -155,9 +157,16 @@ def event(card: Card, time: str, **more: Any) -> dict[str, Any]:
     } | more
 
 
+def fell_ms(now_ms: int) -> int:
+    """Return when the lost GPUs fell: the same instant in every answer for as long as it is near enough."""
+    if now_ms - _FELL_MS[0] > XID_AGO_MS + XID_STAYS_MS:
+        _FELL_MS[0] = now_ms - XID_AGO_MS
+    return _FELL_MS[0]
+
+
 def events(cards: Sequence[Card], query: Mapping[str, str], now_ms: int, iso: Iso, quality: Any) -> dict[str, Any]:
     """Return an Xid of each GPU that is lost, and a finding that lasts of one that reports."""
-    fell = iso(now_ms - XID_AGO_MS)
+    fell = iso(fell_ms(now_ms))
     found = [event(card, fell) for card in cards if card.status == "lost"]
     found += [
         event(
@@ -194,7 +203,7 @@ def stories(cards: Sequence[Card], now_ms: int, iso: Iso) -> dict[str, Any]:
             "entityId": card.gpu_id,
             "startTime": iso(now_ms - XID_AGO_MS),
             "endTime": None,
-            "reason": "gpu_lost",
+            "reason": "source",
             "expected": False,
             "entities": 1,
             "hosts": 1,
@@ -202,7 +211,7 @@ def stories(cards: Sequence[Card], now_ms: int, iso: Iso) -> dict[str, Any]:
         }
         for card in lost
     ]
-    reasons = {"gpu_lost": len(found)} if found else {}
+    reasons = {"source": len(found)} if found else {}
     missing = sum(one["expectedSamples"] for one in found)
     return {
         "gaps": [],

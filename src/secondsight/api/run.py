@@ -1,11 +1,13 @@
 """Run an api: open what it reads from, serve until told to stop."""
 
+from collections.abc import Callable
+
 import uvicorn
 
 from secondsight.access.metadata import open_metadata
 from secondsight.api.app import make_app
 from secondsight.api.config import ApiConfig
-from secondsight.api.guard import Guarded
+from secondsight.api.forward import App
 from secondsight.api.services import Services, make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
@@ -25,7 +27,7 @@ def serve_api(config: ApiConfig, clock: Clock) -> None:
     """
     listening = open_listening(config.listen)
     app = make_app(open_services(config, clock))
-    ApiServer(app, config).run(sockets=[listening])
+    ApiServer(app, config, app.leave).run(sockets=[listening])
 
 
 def open_services(config: ApiConfig, clock: Clock) -> Services:
@@ -42,16 +44,16 @@ def open_services(config: ApiConfig, clock: Clock) -> Services:
 class ApiServer(Server):
     """A server that lets live streams go when it stops, and serves TLS where it has a certificate."""
 
-    def __init__(self, app: Guarded, config: ApiConfig) -> None:
+    def __init__(self, app: App, config: ApiConfig, leave: Callable[[], None]) -> None:
         certificate = server_certificate(config)
         super().__init__(server_config(app, config, certificate), certificate)
-        self._app = app
+        self._leave = leave
 
     async def on_tick(self, counter: int) -> bool:
         """Do what is due; return whether to stop."""
         is_stopping = await super().on_tick(counter)
         if is_stopping:
-            self._app.leave()
+            self._leave()
         return is_stopping
 
 
@@ -62,7 +64,7 @@ def server_certificate(config: ApiConfig) -> Certificate | None:
     return Certificate(config.tls_certificate, config.tls_key)
 
 
-def server_config(app: Guarded, config: ApiConfig, certificate: Certificate | None) -> uvicorn.Config:
+def server_config(app: App, config: ApiConfig, certificate: Certificate | None) -> uvicorn.Config:
     """Return how uvicorn serves the api, with bounded heads; it never logs requests, whose headers hold secrets."""
     return uvicorn.Config(
         app,
