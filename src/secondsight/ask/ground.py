@@ -59,7 +59,7 @@ def _texts(tables: Sequence[Table]) -> Iterator[str]:
             for cell in row:
                 if isinstance(cell, str) and cell:
                     yield cell
-                    yield from ([cell[:16], cell[:10]] if re.match(r"\d{4}-\d{2}-\d{2}", cell) else [])
+                    yield from ([cell[:19], cell[:16], cell[:10]] if re.match(r"\d{4}-\d{2}-\d{2}", cell) else [])
 
 
 def _without(sentence: str, texts: Collection[str] | Sequence[str]) -> str:
