@@ -144,7 +144,7 @@ def plan_vague_words(work: Work) -> Question | None:
 
 def plan_mean_of_percentiles(work: Work) -> Question | None:
     """`average p95` would be a mean of percentiles, which means nothing."""
-    words = list(work.reading.words)
+    words = [word for word in work.reading.words if word not in ("of", "the", "all", "our")]
     for first, second in pairwise(words):
         if first in ("average", "mean", "avg", "averaged") and (
             second in QUANTILES or second in ("median", "percentile")

@@ -147,7 +147,7 @@ def _sized(ranking: Ranking | None, work: Work) -> Ranking | None:
 def _usual_range(question: Question, work: Work) -> str:
     """Return the name of the range that is usual for a question."""
     bucket = work.reading.bucket
-    if work.says("trend") or bucket in (Bucket.WEEK, Bucket.MONTH):
+    if work.says("trend") or bucket in (Bucket.WEEK, Bucket.MONTH, Bucket.QUARTER):
         return "month" if work.reading.names.get("job_id") else "trend"
     if bucket in (Bucket.DAY, Bucket.HOUR_OF_DAY, Bucket.WEEKDAY):
         return "month"

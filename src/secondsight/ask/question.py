@@ -86,6 +86,7 @@ class Bucket(StrEnum):
     DAY = "day"
     WEEK = "week"
     MONTH = "month"
+    QUARTER = "quarter"
     HOUR_OF_DAY = "hour_of_day"
     WEEKDAY = "weekday"
 

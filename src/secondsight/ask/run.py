@@ -288,10 +288,13 @@ def _zeros(table: Table, question: Question) -> Table:
     rows = [tuple(0 if i in at and cell is None else cell for i, cell in enumerate(row)) for row in table.rows]
     bucket = question.bucket
     only = len(table.columns) == len(table.keys) + len(counts)
-    if bucket in (Bucket.DAY, Bucket.WEEK, Bucket.MONTH, Bucket.HOUR) and table.keys == (bucket_name(bucket),) and only:
+    if bucket in _CALENDAR and table.keys == (bucket_name(bucket),) and only:
         present = {str(row[0]): row for row in rows}
         rows = [present.get(key, (key, *(0 for _ in counts))) for key in pieces(question)]
     return replace(table, rows=tuple(rows))
+
+
+_CALENDAR = frozenset({Bucket.HOUR, Bucket.DAY, Bucket.WEEK, Bucket.MONTH, Bucket.QUARTER})
 
 
 def pieces(question: Question) -> list[str]:
@@ -317,6 +320,8 @@ def _start(day: date, bucket: Bucket | None) -> date:
             return day - timedelta(days=day.weekday())
         case Bucket.MONTH:
             return day.replace(day=1)
+        case Bucket.QUARTER:
+            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
         case _:
             return day
 

@@ -16,6 +16,7 @@ _BUCKETS: dict[Bucket, tuple[str, str]] = {
     Bucket.DAY: ("day", "toDate({local})"),
     Bucket.WEEK: ("week_start", "toMonday({local})"),
     Bucket.MONTH: ("month_start", "toStartOfMonth({local})"),
+    Bucket.QUARTER: ("quarter_start", "toStartOfQuarter({local})"),
     Bucket.HOUR_OF_DAY: ("hour_of_day", "toHour({local})"),
     Bucket.WEEKDAY: ("weekday", "toDayOfWeek({local})"),
 }

@@ -308,7 +308,7 @@ def _width(seconds: int) -> str:
 def _pieces(question: Question) -> list[str]:
     found = []
     one = question.range
-    if question.bucket in (Bucket.DAY, Bucket.WEEK, Bucket.MONTH) or question.kind is Kind.PERIODS:
+    if question.bucket in (Bucket.DAY, Bucket.WEEK, Bucket.MONTH, Bucket.QUARTER) or question.kind is Kind.PERIODS:
         if any(each.open_ended for each in question.ranges):
             found.append("The newest piece is not over yet: its figure is of a part.")
         if question.bucket is Bucket.WEEK and one.assumed:

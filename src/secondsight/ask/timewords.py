@@ -152,7 +152,18 @@ class TimeReader:
             return None
         joined = _between(first[1].stretch, second[1].stretch)
         end = middle + 1 + second[0] + second[1].count
+        days = self._weekdays_to(middle - 1, end - 1)
+        beside = self._inner(end) is not None or self._word(at - 1) in UNITS
+        if days and (joined is None or beside):
+            return _Read(end - at, Stretch(0, 0, recurring=True, weekdays=days))
         return None if joined is None else _Read(end - at, joined)
+
+    def _weekdays_to(self, first: int, last: int) -> frozenset[int]:
+        """Return the days of each week from one weekday to a later one, where two words name such."""
+        start, end = WEEKDAYS.get(self._word(first)), WEEKDAYS.get(self._word(last))
+        if start is None or end is None or end <= start:
+            return frozenset()
+        return frozenset(range(start + 1, end + 2))
 
     def _whole_weeks(self, at: int) -> _Read | None:
         """`the week of 2 November`; `the weeks of A and B` gives A here, and B is read as a week by `_of_weeks`."""
@@ -194,7 +205,7 @@ class TimeReader:
 
     def _one(self, at: int) -> _Read | None:
         readers: tuple[Callable[[int], _Read | None], ...] = (
-            self._moment, self._dated, self._relative, self._named_day, self._counted, self._calendar_unit,
+            self._moment, self._dated, self._numbered_week, self._relative, self._named_day, self._counted, self._calendar_unit,
             self._weekday, self._part_of_day, self._clock, self._month, self._quarter, self._year, self._recurring,
         )  # fmt: skip
         for reader in readers:
@@ -248,6 +259,23 @@ class TimeReader:
         month, year = (today.month, today.year) if day <= today.day else (today.month - 1 or 12, today.year)
         year -= month > today.month
         return self._day_read(1, self._calendar.dated(day, month, year))
+
+    def _numbered_week(self, at: int) -> _Read | None:
+        """`calendar week 45`, `week 7 of 2025`, by ISO 8601: of this year, or of the last where it lies ahead."""
+        lead = 1 if self._word(at) in ("calendar", "iso") else 0
+        number = self._token(at + lead + 1)
+        if self._word(at + lead) != "week" or number is None or not re.fullmatch(r"\d{1,2}", number.word):
+            return None
+        after = at + lead + 2
+        joins = 1 if self._word(after) in ("of", "in") else 0
+        year = self._year_number(after + joins)
+        today = self._calendar.today
+        first = _monday(year or today.year, int(number.word))
+        if first is not None and year is None and first > today:
+            first = _monday(today.year - 1, int(number.word))
+        if first is None:
+            return None
+        return _Read(lead + 2 + (joins + 1 if year else 0), self._clipped(self._calendar.days(first, 7)))
 
     def _relative(self, at: int) -> _Read | None:
         """`now`, `right now`, `recently` is no time."""
@@ -311,6 +339,8 @@ class TimeReader:
         if lead in ("last", "past", "this", "previous") and unit in ("weekend", "night"):
             return self._past_named(at)
         word = UNITS.get(unit, "")
+        if word == "fortnight" and lead in _LAST:
+            return _Read(2, self._calendar.rolling("week", 2))
         if not word or word in ("second", "fortnight") or (word != unit and lead != "past"):
             return self._to_date(at)
         if lead in ("this", "current"):
@@ -502,6 +532,13 @@ class TimeReader:
 
     def _token_text(self, at: int) -> str:
         return self._tokens[at].text if 0 <= at < len(self._tokens) else ""
+
+
+def _monday(year: int, week: int) -> date | None:
+    try:
+        return date.fromisocalendar(year, week, 1)
+    except ValueError:
+        return None
 
 
 def _twelve(hour: int, half: int, after: str) -> int:

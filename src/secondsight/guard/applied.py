@@ -11,7 +11,15 @@ from secondsight.guard.refusal import HINTS, Refused, Rule
 _ONE_GROUP = Group(instants=False, entities=False, over_time=False)
 """The members of a list have nothing in common that is known."""
 
-_COMPARISONS = frozenset({"equals", "notEquals", "less", "greater", "lessOrEquals", "greaterOrEquals"})
+_COMPARISONS = frozenset(
+    {
+        "equals", "notEquals", "less", "greater", "lessOrEquals", "greaterOrEquals", "nullIf",
+        "has", "hasAll", "hasAny", "indexOf", "countEqual",
+    }
+)  # fmt: skip
+_TIMES_OF_NUMBERS = frozenset(
+    {"toDate", "toDate32", "date", "toDateTime", "toDateTime64", "fromUnixTimestamp", "fromUnixTimestamp64Milli"}
+)
 _WHOLE = frozenset({"abs", "negate", "intDiv", "intDivOrZero", "modulo", "moduloOrZero", "positiveModulo"})
 _OPERATORS: Mapping[str, Callable[[Figure, Figure], Figure]] = {
     "plus": lambda left, right: added(left, right, minus=False),
@@ -35,6 +43,8 @@ def applied(scalar: Scalar, figures: Sequence[Figure]) -> Figure:
         return operator(figures[0], figures[1])
     whole = together(figures, one_unit=scalar.effect is Effect.SAME or scalar.name in _COMPARISONS)
     match scalar.effect:
+        case Effect.PLAIN if _is_time_of(scalar, figures):
+            raise Refused("illegal_aggregate", Rule.LINEAGE, HINTS["again"])
         case Effect.PLAIN:
             form = Form.CONSTANT if whole.literal else Form.PLAIN
             return replace(whole, form=form, kind=scalar.kind, unit="", metrics=frozenset(), lagged=False)
@@ -77,6 +87,12 @@ def element(figure: Figure, number: int | None) -> Figure:
             raise Refused("function_not_offered", Rule.FUNCTIONS)
         return replace(figure.parts[number - 1], size=figure.size)
     return replace(figure, kind=Kind.OTHER)
+
+
+def _is_time_of(scalar: Scalar, figures: Sequence[Figure]) -> bool:
+    """Tell whether a function makes or takes a time that was made of a metric: a figure does not hide in one."""
+    makes = scalar.name in _TIMES_OF_NUMBERS or scalar.name.startswith("toInterval")
+    return any(figure.metrics and (makes or figure.kind is Kind.TIME) for figure in figures)
 
 
 def _choose(figures: Sequence[Figure]) -> Figure:

@@ -54,6 +54,7 @@ class Figure:
         over_time: True where several values of it lie at several times.
         origin: Number of the source that it comes from, -1 for none or several.
         grain_seconds: Width of the windows it comes from; -1 for several widths.
+        spread: True for a list, and what comes out of one, whose members lie at several times.
         made: True for an extreme that the statement has computed itself.
         scaled: True where a factor or divisor has made another unit of `unit`, of the same kind.
         lagged: True for a reading of the row before, of the same entity.
@@ -70,6 +71,7 @@ class Figure:
     over_time: bool = False
     origin: int = -1
     grain_seconds: int = 0
+    spread: bool = False
     made: bool = False
     scaled: bool = False
     lagged: bool = False
@@ -176,6 +178,7 @@ def together(figures: Sequence[Figure], *, one_unit: bool) -> Figure:
         over_time=any(figure.over_time for figure in real),
         origin=_same((figure.origin for figure in real if figure.over_time), -1),
         grain_seconds=_same((figure.grain_seconds for figure in real), -1),
+        spread=any(figure.spread for figure in real),
         made=bool(real) and all(figure.made for figure in real),
         scaled=any(figure.scaled for figure in real),
         lagged=bool(real) and all(figure.lagged for figure in real),
@@ -221,13 +224,18 @@ def added(left: Figure, right: Figure, *, minus: bool) -> Figure:
             raise Refused("illegal_aggregate", Rule.LINEAGE, HINTS["counter"])
         form = Form.CHANGE
     elif form is Form.MIXED and {left.form, right.form} <= _LEVELS:
-        form = Form.EXTREME
+        form = _level(left, right)
     elif form is Form.MIXED and Form.PLAIN in (left.form, right.form):
         form = next(figure.form for figure in (left, right) if figure.form is not Form.PLAIN)
     return replace(both, form=form, kind=_number_kind(left, right, both), lagged=False)
 
 
 _LEVELS = frozenset({Form.SAMPLE, Form.MEAN, Form.EXTREME, Form.PERCENTILE, Form.SHARE})
+
+
+def _level(left: Figure, right: Figure) -> Form:
+    """Return the form of two levels put together; what holds a percentile stays one."""
+    return Form.PERCENTILE if Form.PERCENTILE in (left.form, right.form) else Form.EXTREME
 
 
 def _number_kind(left: Figure, right: Figure, both: Figure) -> Kind:
@@ -252,7 +260,7 @@ def multiplied(left: Figure, right: Figure) -> Figure:
             scaled = both.scaled or form is Form.WEIGHTED
             return replace(both, form=form, unit=figure.unit or weight.unit, kind=Kind.NUMBER, scaled=scaled)
     if both.form is Form.MIXED and {left.form, right.form} <= _LEVELS:
-        both = replace(both, form=Form.EXTREME)
+        both = replace(both, form=_level(left, right))
     return replace(both, unit=unit, kind=_number_kind(left, right, both))
 
 

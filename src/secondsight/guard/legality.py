@@ -95,13 +95,15 @@ def aggregated(family: Family, figure: Figure, group: Group) -> Figure:
         if figure.form is Form.MIXED:
             raise Refused("unlike_figures", Rule.LINEAGE)
         raise Refused("illegal_aggregate", Rule.LINEAGE, _HINTS.get(figure.form, HINTS["again"]))
+    is_list = family is Family.LIST
     return replace(
         figure,
         form=form,
         kind=Kind.INTEGER if family is Family.COUNT else figure.kind,
         unit="" if family is Family.COUNT else figure.unit,
         over_time=group.over_time or group.rows,
-        made=not group.rows,
+        made=figure.made if is_list else not group.rows,
+        spread=is_list and (figure.spread or (figure.over_time and not group.instants)),
         lagged=group.neighbours and family is Family.LAG,
         literal=False,
     )
@@ -110,10 +112,13 @@ def aggregated(family: Family, figure: Figure, group: Group) -> Figure:
 def _form(family: Family, figure: Figure, group: Group) -> Form | None:
     table = _TABLE[_LIKE.get(family, family)]
     match family, figure.form:
+        case (Family.TOTAL, Form.SAMPLE | Form.EXTREME) if figure.spread:
+            return None
         case (Family.TOTAL, Form.SAMPLE | Form.EXTREME):
             return figure.form if group.instants or not figure.over_time else None
         case (Family.MEAN, Form.EXTREME):
-            return Form.MEAN if figure.made or group.instants or not figure.over_time else None
+            at_once = not figure.spread and (group.instants or not figure.over_time)
+            return Form.MEAN if figure.made or at_once else None
         case (Family.MEAN, Form.INCREASE) if figure.grain_seconds < 0:
             return None
         case (Family.GREATEST, Form.READING):
