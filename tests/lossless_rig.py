@@ -55,7 +55,7 @@ METRICS = (
     "DCGM_FI_DEV_APP_SM_CLOCK",
 )
 """Gauges of all three classes, each legal at 0.5 and 100."""
-STOP_SECONDS = 40
+STOP_SECONDS = 120
 BALANCE_SECONDS = 60
 
 Figures = dict[tuple[Priority | None, str], tuple[int, int, int]]
