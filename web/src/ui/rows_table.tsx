@@ -3,7 +3,7 @@
 import { useMemo, useState } from "react";
 import { Table } from "./table";
 import { type Column, parseSort } from "./table_sort";
-import { formatNumber } from "./units";
+import { formatNumber, unitWord } from "./units";
 
 /** A cell as JSON gives it. */
 export type Value = unknown;
@@ -44,7 +44,7 @@ export function RowsTable({ label, columns, rows, height }: RowsTableProps) {
         const isNumeric = rows.some((cells) => typeof cells[at] === "number");
         return {
           key: column.name,
-          label: column.unit === "" ? column.words : `${column.words}, ${column.unit}`,
+          label: [column.words, unitWord(column.unit)].filter(Boolean).join(", "),
           width: "minmax(88px, 1fr)",
           numeric: isNumeric,
           wide: at > 2,

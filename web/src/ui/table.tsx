@@ -46,7 +46,7 @@ function ariaSort<T>(sort: Sort, column: Column<T>): "ascending" | "descending" 
 
 /** Where there is little room columns share it as their widths ask, and none is wider than its share. */
 function narrowTrack<T>(column: Column<T>): string {
-  return `minmax(0, ${/\d+/.exec(column.width)?.[0] ?? "100"}fr)`;
+  return `minmax(0, ${column.narrow ?? /\d+/.exec(column.width)?.[0] ?? "100"}fr)`;
 }
 
 function cellClass<T>(column: Column<T>): string {
@@ -75,7 +75,7 @@ function HeadCell<T>({
     // biome-ignore lint/a11y/useFocusableInteractive: the button inside is what one focuses
     <div role="columnheader" aria-sort={ariaSort(sort, column)} className={cellClass(column)}>
       <button type="button" onClick={() => onSort(nextSort(sort, column))}>
-        {column.label}
+        <span>{column.label}</span>
         {arrow}
       </button>
     </div>

@@ -10,6 +10,8 @@ export interface Column<T> {
   /** Track of the grid: "minmax(120px, 2fr)", "84px". */
   width: string;
   numeric?: boolean;
+  /** Its share where there is little room; else the least of its width. */
+  narrow?: number;
   /** Left out where there is little room. */
   wide?: boolean;
   cell: (row: T) => ReactNode;

@@ -22,6 +22,11 @@ const SHOWN: Record<Unit, string> = {
   Cel: "°C",
 };
 
+/** A unit by itself, as people write it; a plain number has none. */
+export function unitWord(unit: Unit): string {
+  return unit === "1" ? "" : (SHOWN[unit] ?? unit);
+}
+
 /** True for a ratio, which is shown as a percentage. */
 export function isShare(metric: string, unit: Unit): boolean {
   return unit === "1" && metric.endsWith("_ratio");

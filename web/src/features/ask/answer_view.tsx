@@ -53,14 +53,16 @@ function Chips({ chips }: { chips: readonly Chip[] }) {
   );
 }
 
+/** A number with its unit; one that is a piece of a name, a time or a date is none. */
+const FIGURE =
+  /((?<![\w.:]|\w-)-?\d+(?:,\d{3})*(?:\.\d+)?(?:\s?(?:%|°C|k?W|MW|[KMGT]i?B(?:\/s)?|GPU-hours|hours?|s|ms))?(?![\w-]|[.:]\d))/;
+
 /** Figures of a sentence in bold; whole numbers of a time or a name stay as they are. */
 function withFigures(text: string): ReactNode[] {
-  return text
-    .split(/(\d[\d,]*(?:\.\d+)?(?:\s?(?:%|°C|k?W|MW|[KMGT]i?B(?:\/s)?|GPU-hours|hours?|s|ms))?)/)
-    .map((piece, at) =>
-      // biome-ignore lint/suspicious/noArrayIndexKey: pieces of one sentence keep their places
-      at % 2 === 1 ? <b key={at}>{piece}</b> : piece,
-    );
+  return text.split(FIGURE).map((piece, at) =>
+    // biome-ignore lint/suspicious/noArrayIndexKey: pieces of one sentence keep their places
+    at % 2 === 1 ? <b key={at}>{piece}</b> : piece,
+  );
 }
 
 function Sql({ answer }: { answer: WireAsk }) {

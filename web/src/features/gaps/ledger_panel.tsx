@@ -10,7 +10,7 @@ import { Segment } from "../../ui/segment";
 import { Table } from "../../ui/table";
 import { type Column, parseSort } from "../../ui/table_sort";
 import { formatClock } from "../../ui/times";
-import { formatNumber, formatValue } from "../../ui/units";
+import { countOf, formatNumber, formatValue } from "../../ui/units";
 import type { View } from "../../ui/view";
 
 const LIMIT = 2000;
@@ -95,13 +95,12 @@ function Totals({ ledger }: { ledger: WireLedger }) {
         {
           name: "Less than agents say",
           value: formatNumber(ledger.short.length),
-          than:
-            ledger.said === 0 ? "no agent said its minutes" : `of ${formatNumber(ledger.said)} minutes said`,
+          than: ledger.said === 0 ? "no agent said its minutes" : `of ${countOf(ledger.said, "minute")} said`,
         },
         {
           name: "Waiting in spools",
           value: formatValue(waitingBytes, "agent_spool_bytes", "By"),
-          than: `on ${ledger.waiting.length} hosts`,
+          than: `on ${countOf(ledger.waiting.length, "host")}`,
         },
       ]}
     />
