@@ -171,7 +171,7 @@ def quality_line(body: Body) -> str:
     through = body["completeThrough"] or "unknown"
     age = body["dataFreshnessMs"]
     parts = [
-        f"coverage {coverage['storedSamples']:,}/{coverage['expectedSamples']:,} ({coverage['ratio']:.1%})",
+        _coverage_words(coverage),
         *([f"{coverage['gaps']} gaps"] if coverage["gaps"] is not None else []),
         f"complete through {through}",
         *([f"newest {age / 1000:.1f} s old"] if age is not None else []),
@@ -181,6 +181,12 @@ def quality_line(body: Body) -> str:
         *([f"first {len(body['series'])} of {body['seriesTotal']} series"] if body["nextCursor"] else []),
     ]
     return "; ".join(parts)
+
+
+def _coverage_words(coverage: Body) -> str:
+    """Return what is stored of what was expected; a share of nothing is none."""
+    stored, expected = coverage["storedSamples"], coverage["expectedSamples"]
+    return f"coverage {stored:,}/{expected:,} ({coverage['ratio']:.1%})" if expected else "coverage unknown"
 
 
 def _next_table(client: ApiClient, params: Mapping[str, str | None], before: Table) -> Table:
