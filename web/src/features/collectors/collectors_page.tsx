@@ -36,7 +36,18 @@ interface Row extends Collector {
   spoolBytes: number | null;
 }
 
+/** The time up to which a collector's samples have come, in ms; null where it has sent events alone. */
+function watermarkOf(row: Collector): number | null {
+  const at = Date.parse(row.watermark);
+  return at > 0 ? at : null;
+}
+
+function lagOf(row: Collector): number | null {
+  return watermarkOf(row) === null ? null : row.lagMs;
+}
+
 function toneOf(row: Collector): [Tone, string] {
+  if (watermarkOf(row) === null) return ["none", "No samples"];
   if (row.idle) return ["bad", "Silent"];
   if (row.backlog) return ["warn", "Catching up"];
   return row.lagMs > LATE_MS ? ["warn", "Late"] : ["ok", "Delivering"];
@@ -71,8 +82,11 @@ const COLUMNS: readonly Column<Row>[] = [
     label: "Lag",
     width: "80px",
     numeric: true,
-    cell: (row) => formatDuration(row.lagMs),
-    sortBy: (row) => row.lagMs,
+    cell: (row) => {
+      const lag = lagOf(row);
+      return lag === null ? "–" : formatDuration(lag);
+    },
+    sortBy: lagOf,
   },
   {
     key: "watermark",
@@ -80,8 +94,11 @@ const COLUMNS: readonly Column<Row>[] = [
     width: "112px",
     numeric: true,
     wide: true,
-    cell: (row) => formatClock(Date.parse(row.watermark)),
-    sortBy: (row) => Date.parse(row.watermark),
+    cell: (row) => {
+      const at = watermarkOf(row);
+      return at === null ? "–" : formatClock(at);
+    },
+    sortBy: watermarkOf,
   },
   {
     key: "spool",
@@ -156,12 +173,16 @@ function Totals({ rows }: { rows: readonly Row[] }) {
   const silent = states.filter((state) => state === "Silent").length;
   const late = states.filter((state) => state === "Late" || state === "Catching up").length;
   const versions = new Set(rows.map((row) => row.version).filter(Boolean));
-  const furthest = rows.reduce((most, row) => Math.max(most, row.lagMs), 0);
+  const furthest = rows.reduce((most, row) => Math.max(most, lagOf(row) ?? 0), 0);
   return (
     <Tiles
       label="Collectors now"
       tiles={[
-        { name: "Collectors", value: formatNumber(rows.length), than: `${formatNumber(silent)} silent` },
+        {
+          name: "Collectors",
+          value: formatNumber(rows.length),
+          than: `known, ${formatNumber(silent)} silent`,
+        },
         {
           name: "Behind",
           value: formatNumber(late),
@@ -170,8 +191,8 @@ function Totals({ rows }: { rows: readonly Row[] }) {
         { name: "Furthest behind", value: formatDuration(furthest), than: "newest sample of one collector" },
         {
           name: "Versions",
-          value: versions.size === 0 ? "–" : formatNumber(versions.size),
-          than: [...versions].slice(0, 3).join(", "),
+          value: versions.size === 0 ? "–" : [...versions].slice(0, 3).join(", "),
+          than: versions.size > 3 ? `and ${formatNumber(versions.size - 3)} more` : "",
         },
       ]}
     />
