@@ -446,11 +446,14 @@ def _links(matches: Sequence[Match], tokens: Sequence[Token]) -> dict[str, tuple
     """
     found: dict[str, dict[str, None]] = {"by": {}, "which": {}}
     link, last = "", -1
+    ranked = any(term.table == "rank" for match in matches for term in match.terms)
     for match in matches:
         first: Any = {term.table: term.value for term in reversed(match.terms)}
         opened = _opens(first)
         if opened:
             link, last = opened, match.end
+        elif first.get("noun") in _GROUPED and ranked and _is_numbered(match, tokens):
+            found["which"][first["noun"]] = None
         elif first.get("noun") in _GROUPED and link and match.start - last <= 2:
             if link != "count" or _is_plural(match, tokens):
                 found["which" if link == "count" else link][first["noun"]] = None
@@ -476,6 +479,12 @@ _GROUPED = frozenset({*NAMED_COLUMNS, "kind", "code", "severity"})
 
 def _is_plural(match: Match, tokens: Sequence[Token]) -> bool:
     return tokens[match.end - 1].word.endswith("s")
+
+
+def _is_numbered(match: Match, tokens: Sequence[Token]) -> bool:
+    """Tell whether a number of things is looked for: `the ten GPUs with the highest power`."""
+    before = tokens[match.start - 1] if match.start else None
+    return before is not None and (before.kind == "number" or before.word in _SPELT) and _is_plural(match, tokens)
 
 
 def _is_joining(match: Match, tokens: Sequence[Token]) -> bool:

@@ -53,6 +53,14 @@ MONTHS: dict[str, int] = {form: index for index, name in enumerate(_MONTHS, 1) f
 }
 PARTS: dict[str, tuple[int, int]] = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (22, 30)}
 _LAST = frozenset({"last", "past", "previous", "trailing", "rolling"})
+_WHOLE = frozenset({"full", "complete", "whole", "calendar", "entire"})
+_CALENDAR_UNITS = frozenset({"hour", "day", "week", "month", "quarter", "year"})
+_LEFT_OUT = frozenset({"excluding", "without", "except", "exclude"})
+_PIECES = frozenset(
+    form
+    for word in ("step", "bucket", "interval", "window", "slot", "bin", "piece", "chunk")
+    for form in (word, word + "s")
+) | {"resolution", "granularity"}
 _LEAD = frozenset({"on", "in", "at", "for", "during", "over", "within", "of", "the", "from", "throughout", "across"})
 _NIGHT = (22, 6)
 _OFFICE = (9, 17)
@@ -139,7 +147,7 @@ class TimeReader:
     def _from_to(self, at: int) -> _Read | None:
         """`from X to Y`, `between X and Y`, `X until Y`; whole units at the end are part of it."""
         lead = 1 if self._word(at) in ("from", "between") else 0
-        first = self._inner(at + lead)
+        first = self._day_at(at + lead) or self._inner(at + lead)
         if first is None or first[1].stretch.recurring:
             return None
         middle = at + lead + first[0] + first[1].count
@@ -147,7 +155,7 @@ class TimeReader:
             lead and self._word(middle) == "and"
         ):
             return None
-        second = self._inner(middle + 1)
+        second = self._day_at(middle + 1) or self._inner(middle + 1)
         if second is None or second[1].stretch.recurring or (not lead and second[0] > 1):
             return None
         joined = _between(first[1].stretch, second[1].stretch)
@@ -157,6 +165,20 @@ class TimeReader:
         if days and (joined is None or beside):
             return _Read(end - at, Stretch(0, 0, recurring=True, weekdays=days))
         return None if joined is None else _Read(end - at, joined)
+
+    def _day_at(self, at: int) -> tuple[int, _Read] | None:
+        """`5 Nov 08:00`, `yesterday at 2 pm`: a moment of a day."""
+        day = self._inner(at)
+        if day is None or day[1].stretch.point or day[1].stretch.recurring:
+            return None
+        skipped, one = day
+        end = at + skipped + one.count
+        lead = 1 if self._word(end) in ("at", ",") else 0
+        clock = self._clock(end + lead)
+        joined = _day_and_clock(one.stretch, clock.stretch, self._calendar) if clock is not None else None
+        if clock is None or joined is None:
+            return None
+        return skipped, _Read(one.count + lead + clock.count, replace(joined, point=True))
 
     def _weekdays_to(self, first: int, last: int) -> frozenset[int]:
         """Return the days of each week from one weekday to a later one, where two words name such."""
@@ -205,8 +227,9 @@ class TimeReader:
 
     def _one(self, at: int) -> _Read | None:
         readers: tuple[Callable[[int], _Read | None], ...] = (
-            self._moment, self._dated, self._numbered_week, self._relative, self._named_day, self._counted, self._calendar_unit,
-            self._weekday, self._part_of_day, self._clock, self._month, self._quarter, self._year, self._recurring,
+            self._moment, self._dated, self._half, self._numbered_week, self._relative, self._named_day, self._counted,
+            self._whole_unit, self._calendar_unit, self._weekday, self._part_of_day, self._left_out, self._clock,
+            self._month, self._quarter, self._year, self._recurring,
         )  # fmt: skip
         for reader in readers:
             found = reader(at)
@@ -256,9 +279,34 @@ class TimeReader:
         if not day or self._word(at + 1) in (*UNITS, "percentile"):
             return None
         today = self._calendar.today
-        month, year = (today.month, today.year) if day <= today.day else (today.month - 1 or 12, today.year)
+        which = [word for word in self._words[at + 1 : at + 4] if word != "the"]
+        named = which[:1] == ["of"] and "month" in which
+        back = day > today.day or (named and bool(_LAST & set(which)))
+        month, year = (today.month - 1 or 12, today.year) if back else (today.month, today.year)
         year -= month > today.month
-        return self._day_read(1, self._calendar.dated(day, month, year))
+        count = self._words.index("month", at) - at + 1 if named else 1
+        return self._day_read(count, self._calendar.dated(day, month, year))
+
+    def _half(self, at: int) -> _Read | None:
+        """`the first half of October`: of a month up to its 15th, of a year its first six months."""
+        if self._word(at) not in ("first", "second") or self._words[at + 1 : at + 3] != ["half", "of"]:
+            return None
+        found = self._inner(at + 3)
+        if found is None or found[1].stretch.recurring or found[1].stretch.point:
+            return None
+        skipped, one = found
+        middle = self._middle(one.stretch)
+        halves = (replace(one.stretch, to_ms=middle), replace(one.stretch, from_ms=middle))
+        return _Read(3 + skipped + one.count, self._clipped(halves[self._word(at) == "second"]))
+
+    def _middle(self, stretch: Stretch) -> int:
+        start = datetime.fromtimestamp(stretch.from_ms / 1000, UTC).astimezone(self._calendar.zone).date()
+        days = (stretch.to_ms - stretch.from_ms) / (24 * HOUR_MS)
+        if days > 200 and start.day == 1:
+            return self._calendar.months(start.year, start.month, 6).to_ms
+        if start.day == 1 and days < 32:
+            return self._calendar.days(start, 15).to_ms
+        return (stretch.from_ms + stretch.to_ms) // 2
 
     def _numbered_week(self, at: int) -> _Read | None:
         """`calendar week 45`, `week 7 of 2025`, by ISO 8601: of this year, or of the last where it lies ahead."""
@@ -307,7 +355,7 @@ class TimeReader:
         skipped = 1 if self._word(start) in ("full", "complete") else 0
         number, taken = self._number(start + skipped)
         word = UNITS.get(self._word(start + skipped + taken), "")
-        if number is None or not word:
+        if number is None or not word or self._word(start + skipped + taken + 1) in _PIECES:
             return None
         if word == "fortnight":
             word, number = "week", 2 * number
@@ -316,9 +364,22 @@ class TimeReader:
             return _Read(count + 1, self._ago(word, number))
         if lead == "next":
             return _Read(count, self._calendar.ahead(word, number))
+        if lead not in _LAST and self._word(at + count) in ("before", "ending", "ended"):
+            return self._counted_to(at + count, word, number, count)
         if lead not in _LAST and not self._is_length(at):
             return None
         return _Read(count, self._calendar.rolling(word, number))
+
+    def _counted_to(self, at: int, word: str, number: float, count: int) -> _Read | None:
+        """`two weeks ending 15 November` ends with that day, `24 hours before 15 November` where it begins."""
+        found = self._day_at(at + 1) or self._inner(at + 1)
+        if found is None or found[1].stretch.recurring or found[1].stretch.future:
+            return None
+        skipped, one = found
+        is_start = self._word(at) == "before" or one.stretch.point
+        end_ms = one.stretch.from_ms if is_start else one.stretch.to_ms
+        start_ms = Calendar(self._calendar.zone, end_ms).rolling(word, number).from_ms
+        return _Read(count + 1 + skipped + one.count, Stretch(start_ms, end_ms))
 
     def _is_length(self, at: int) -> bool:
         """Tell whether a bare `24 hours` is a range: after `over`, `in`, `for`, `within` and the like."""
@@ -333,14 +394,23 @@ class TimeReader:
             return Stretch(start, start + CLOCK_MINUTES * MINUTE_MS, point=True)
         return self._calendar.unit(word, round(number))
 
+    def _whole_unit(self, at: int) -> _Read | None:
+        """`last full month`, `the week before last`, `past fortnight`."""
+        lead, middle, unit = ([*self._words[at : at + 3], "", "", ""])[:3]
+        if lead in _LAST and UNITS.get(middle) == "fortnight":
+            return _Read(2, self._calendar.rolling("week", 2))
+        if lead in _LAST and middle in _WHOLE and unit in _CALENDAR_UNITS:
+            return _Read(3, self._calendar.unit(unit, 1))
+        if lead in _CALENDAR_UNITS and (middle, unit) == ("before", "last"):
+            return _Read(3, self._calendar.unit(lead, 2))
+        return None
+
     def _calendar_unit(self, at: int) -> _Read | None:
         """`this month so far`, `last week`, `the past week`, `previous quarter`, `next year`, `week to date`."""
         lead, unit = self._word(at), self._word(at + 1)
         if lead in ("last", "past", "this", "previous") and unit in ("weekend", "night"):
             return self._past_named(at)
         word = UNITS.get(unit, "")
-        if word == "fortnight" and lead in _LAST:
-            return _Read(2, self._calendar.rolling("week", 2))
         if not word or word in ("second", "fortnight") or (word != unit and lead != "past"):
             return self._to_date(at)
         if lead in ("this", "current"):
@@ -463,6 +533,13 @@ class TimeReader:
         if stretch.from_ms >= self._calendar.now_ms:
             return _Read(1, replace(stretch, future=True))
         return _Read(1, self._clipped(stretch))
+
+    def _left_out(self, at: int) -> _Read | None:
+        """`excluding the weekend`, `without weekdays`: the other days of each week."""
+        kind = self._word(at).removesuffix("s")
+        if kind not in ("weekend", "weekday") or not _LEFT_OUT & set(self._words[max(at - 2, 0) : at]):
+            return None
+        return _Read(1, Stretch(0, 0, recurring=True, weekdays=_WORKDAYS if kind == "weekend" else _WEEKEND))
 
     def _recurring(self, at: int) -> _Read | None:
         """`at night`, `on weekends`, `during business hours`: of each day or week, whatever the range."""
