@@ -111,13 +111,11 @@ def aggregated(family: Family, figure: Figure, group: Group) -> Figure:
 
 def _form(family: Family, figure: Figure, group: Group) -> Form | None:
     table = _TABLE[_LIKE.get(family, family)]
+    at_once = not figure.spread and (group.instants or not figure.over_time)
     match family, figure.form:
-        case (Family.TOTAL, Form.SAMPLE | Form.EXTREME) if figure.spread:
-            return None
         case (Family.TOTAL, Form.SAMPLE | Form.EXTREME):
-            return figure.form if group.instants or not figure.over_time else None
+            return figure.form if at_once else None
         case (Family.MEAN, Form.EXTREME):
-            at_once = not figure.spread and (group.instants or not figure.over_time)
             return Form.MEAN if figure.made or at_once else None
         case (Family.MEAN, Form.INCREASE) if figure.grain_seconds < 0:
             return None
