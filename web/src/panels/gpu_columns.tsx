@@ -67,7 +67,7 @@ interface Shown {
 }
 
 const FIGURES: readonly Shown[] = [
-  { key: "utilization", label: "Utilisation", metric: "gpu_utilization_ratio", width: "104px", narrow: 80 },
+  { key: "utilization", label: "Utilisation", metric: "gpu_utilization_ratio", width: "104px", narrow: 64 },
   { key: "power", label: "Power", metric: "gpu_power_watts", width: "76px", wide: true },
   { key: "temperature", label: "Temperature", metric: "gpu_temperature_celsius", width: "96px", wide: true },
   { key: "memory", label: "Memory", metric: "gpu_memory_used_bytes", width: "88px", wide: true },
@@ -96,7 +96,7 @@ export function gpuColumns(
   leaveOut: readonly string[] = [],
 ): Column<Gpu>[] {
   const columns: Column<Gpu>[] = [
-    { key: "gpu", label: "GPU", width: "minmax(112px, 1.5fr)", narrow: 152, cell: nameOf, sortBy: nameOf },
+    { key: "gpu", label: "GPU", width: "minmax(112px, 1.5fr)", narrow: 128, cell: nameOf, sortBy: nameOf },
     {
       key: "cluster",
       label: "Cluster",
@@ -135,7 +135,7 @@ export function gpuColumns(
       key: "status",
       label: "Status",
       width: "minmax(124px, 1.6fr)",
-      narrow: 144,
+      narrow: 160,
       cell: (gpu) => <GpuStatus health={gpu.health} />,
       sortBy: (gpu) => rankOf(gpu.health),
     },
