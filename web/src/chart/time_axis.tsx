@@ -1,6 +1,6 @@
 /** Label the one time axis that all plots above it share, with the instant under the pointer on it. */
 
-import { useEffect, useRef, useState } from "react";
+import { useCallback, useState } from "react";
 import { type Span, timeTicks } from "./axis";
 import { type Cursor, useCursor } from "./cursor";
 import { GUTTER_PX } from "./options";
@@ -12,11 +12,10 @@ export interface TimeAxisProps {
   clock: (ms: number) => string;
 }
 
+/** Width of the element that takes `host` as its ref, whenever that comes. */
 export function useWidth() {
-  const host = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
-  useEffect(() => {
-    const element = host.current;
+  const host = useCallback((element: HTMLDivElement | null) => {
     if (element === null) return;
     const observer = new ResizeObserver(() => setWidth(element.clientWidth));
     observer.observe(element);
