@@ -45,7 +45,9 @@ from web_fake_api import (
     telemetry,
 )
 
-DESCRIPTION = Path(__file__).resolve().parents[1] / "web" / "openapi.json"
+TESTS = Path(__file__).resolve().parent
+WEB = TESTS.parent / "web"
+DESCRIPTION = WEB / "openapi.json"
 NEVER_ASKED = {name: None for name in Services.__slots__ if name not in ("config", "selfmetrics")}
 
 
@@ -92,3 +94,11 @@ def test_the_small_server_answers_as_the_api_does() -> None:
     ]
     for model, answer in answers:
         model.model_validate(answer)
+
+
+def test_the_pages_are_tried_on_the_case_of_a_last_value_that_is_nan() -> None:
+    case = json.loads((TESTS / "cases" / "dashboards" / "125-last-value-is-nan.json").read_text())
+    seconds, values = zip(*case["values"], strict=True)
+    tried = (WEB / "src" / "model" / "spread.test.ts").read_text()
+    assert f"[{', '.join(map(str, seconds))}]" in tried
+    assert f"[{', '.join(values).replace('NaN', 'Number.NaN')}]" in tried
