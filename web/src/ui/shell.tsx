@@ -1,6 +1,7 @@
 /** The frame that does not move: left rail, or a bottom bar on phones. */
 
-import { type ReactNode, useEffect, useRef, useState } from "react";
+import { type ReactNode, useState } from "react";
+import { useDialog } from "./dialog";
 import { Icon, type IconName } from "./icon";
 import { Link } from "./navigation";
 import { type Theme, useTheme } from "./theme";
@@ -77,12 +78,8 @@ function Links({ pages, current, size, onGo }: LinksProps) {
 
 /** Every page, on phones, where the bar has room for four. */
 function More({ pages, current, who, onSignOut }: Omit<ShellProps, "children">) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-    else dialog.current?.close();
-  }, [open]);
+  const dialog = useDialog(open);
   const close = () => setOpen(false);
   return (
     <>

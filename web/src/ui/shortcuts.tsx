@@ -1,6 +1,6 @@
 /** The sheet of keys. */
 
-import { useEffect, useRef } from "react";
+import { useDialog } from "./dialog";
 
 export type KeyHelp = readonly (readonly [key: string, does: string])[];
 
@@ -15,11 +15,7 @@ const KEYS: KeyHelp = [
 ];
 
 export function Shortcuts({ open, onClose, more }: { open: boolean; onClose: () => void; more: KeyHelp }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-    else dialog.current?.close();
-  }, [open]);
+  const dialog = useDialog(open);
   return (
     <dialog ref={dialog} className="sheet" onClose={onClose} aria-labelledby="keys-title">
       <h2 id="keys-title">Keys</h2>

@@ -5,6 +5,7 @@ import { type KeyboardEvent, useEffect, useId, useRef, useState } from "react";
 import { catalogQuery } from "../../api/fleet";
 import { type Match, searchQuery } from "../../api/search";
 import { clusterPath, gpuPath, hostPath, jobPath, modelPath } from "../../panels/ladder";
+import { useDialog } from "../../ui/dialog";
 import { useKeys } from "../../ui/keys";
 import { navigate } from "../../ui/navigation";
 import { onSearchAsked } from "../../ui/search_event";
@@ -164,8 +165,8 @@ function Search({ commands, onDone }: { commands: readonly Command[]; onDone: ()
 }
 
 export function Palette({ commands }: { commands: readonly Command[] }) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
+  const dialog = useDialog(open);
   useEffect(() => onSearchAsked(() => setOpen(true)), []);
   useKeys({ "/": () => setOpen(true) });
   useEffect(() => {
@@ -177,10 +178,6 @@ export function Palette({ commands }: { commands: readonly Command[] }) {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-    else dialog.current?.close();
-  }, [open]);
   const close = () => setOpen(false);
   return (
     // biome-ignore lint/a11y/useKeyWithClickEvents: Escape closes a dialog by itself
