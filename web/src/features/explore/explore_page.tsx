@@ -3,11 +3,12 @@
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { type Catalog, catalogQuery } from "../../api/fleet";
-import { type Grouped, groupedAddress, groupedQuery } from "../../api/grouped";
+import { groupedAddress, groupedQuery } from "../../api/grouped";
 import { ageNow } from "../../api/meta";
 import { healthOf } from "../../panels/health";
 import { joinAnswers } from "../../panels/rows/row_templates";
 import { TimelinePanel } from "../../panels/rows/timeline_panel";
+import { combined } from "../../panels/rows/use_rows";
 import { CopyAs, toCurl } from "../../ui/copy_as";
 import { Page } from "../../ui/page";
 import { Skeleton } from "../../ui/states";
@@ -20,23 +21,6 @@ import "./explore.css";
 
 const STALE_MS = 60_000;
 const NO_EVENTS: never[] = [];
-
-type Result = {
-  data: Grouped | undefined;
-  error: Error | null;
-  errorUpdatedAt: number;
-  refetch: () => unknown;
-};
-
-function combined(results: readonly Result[]) {
-  const failed = results.find((result) => result.error !== null);
-  return {
-    answers: results.map((result) => result.data),
-    error: failed?.error ?? null,
-    errorUpdatedAt: failed?.errorUpdatedAt ?? 0,
-    refetch: () => results.forEach((result) => void result.refetch()),
-  };
-}
 
 function useExplored(view: View, catalog: Catalog) {
   const question = useMemo(() => questionOf(view.params), [view.params]);

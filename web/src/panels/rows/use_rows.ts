@@ -20,7 +20,8 @@ type Result = {
   refetch: () => unknown;
 };
 
-function combined(results: readonly Result[]) {
+/** The answers of several requests, and what the first that failed says. */
+export function combined(results: readonly Result[]) {
   const failed = results.find((result) => result.error !== null);
   return {
     answers: results.map((result) => result.data),
