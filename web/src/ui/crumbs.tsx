@@ -1,7 +1,8 @@
 /** Where one is on the ladder, and the places beside it. */
 
 import { Icon } from "./icon";
-import { Link } from "./navigation";
+import type { KeyMap } from "./keys";
+import { Link, navigate } from "./navigation";
 import { Popover } from "./popover";
 
 export interface Step {
@@ -19,12 +20,21 @@ export interface Siblings {
 const SHOWN = 40;
 
 /** The places before and after the current one, going round at the ends. */
-export function beside({ places, current }: Siblings): { before: Step; after: Step } | null {
+function beside({ places, current }: Siblings): { before: Step; after: Step } | null {
   const at = places.findIndex((place) => place.name === current);
   const before = places.at(at - 1);
   const after = places[(at + 1) % places.length];
   if (at < 0 || places.length < 2 || before === undefined || after === undefined) return null;
   return { before, after };
+}
+
+/** The keys that step to them. */
+export function keysBeside(siblings: Siblings): KeyMap {
+  const both = beside(siblings);
+  return {
+    "[": () => both !== null && navigate(both.before.to),
+    "]": () => both !== null && navigate(both.after.to),
+  };
 }
 
 function Beside({ siblings }: { siblings: Siblings }) {

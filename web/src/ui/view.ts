@@ -56,6 +56,11 @@ export function useView(defaultRange: string): View {
   };
 }
 
+/** Read the time line as a table, or as charts again. */
+export function toggleTable(view: View): void {
+  view.set({ view: view.params.get("view") === "table" ? undefined : "table" });
+}
+
 /** Address of another page that keeps the window of this one. */
 export function keepWindow(view: Pick<View, "params">, to: string, changes: Changes = {}): string {
   const [path = to, search = ""] = to.split("?");

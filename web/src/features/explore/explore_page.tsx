@@ -12,7 +12,7 @@ import { combined } from "../../panels/rows/use_rows";
 import { CopyAs, toCurl } from "../../ui/copy_as";
 import { Page } from "../../ui/page";
 import { Skeleton } from "../../ui/states";
-import { useView, type View } from "../../ui/view";
+import { toggleTable, useView, type View } from "../../ui/view";
 import { Builder } from "./builder";
 import { explore } from "./explore_rows";
 import { questionOf, requestsOf, toPromql } from "./question";
@@ -94,7 +94,7 @@ export function ExplorePage() {
       view={view}
       health={healthOf(undefined, view.now, STALE_MS)}
       up="/"
-      keys={{ t: () => view.set({ view: view.params.get("view") === "table" ? undefined : "table" }) }}
+      keys={{ t: () => toggleTable(view) }}
       keyHelp={[["T", "charts or table"]]}
     >
       <div className="say">

@@ -10,10 +10,9 @@ import { healthOf } from "../../panels/health";
 import { gpuPath, hostPath } from "../../panels/ladder";
 import { TimelinePanel } from "../../panels/rows/timeline_panel";
 import { CopyAs, toCurl } from "../../ui/copy_as";
-import { beside } from "../../ui/crumbs";
-import { navigate } from "../../ui/navigation";
+import { keysBeside } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
-import { keepWindow, useView, type View, withOffset } from "../../ui/view";
+import { keepWindow, toggleTable, useView, type View, withOffset } from "../../ui/view";
 import { Dossier } from "./dossier";
 import { GpuHeader, titleOf, Verdict } from "./gpu_header";
 import { Peers, usePeers } from "./peers";
@@ -74,10 +73,8 @@ export function GpuPage({ id }: { id: string }) {
     to: keepWindow(view, gpuPath(peer.id), { view: view.params.get("view") ?? undefined }),
   }));
   const siblings = { kind: "GPUs of this host", places, current: placeName(peers, id) };
-  const next = beside(siblings);
   const ageMs = answer === undefined ? null : ageNow(answer.meta, view.now);
   const up = gpu.data === undefined ? "/gpus" : keepWindow(view, hostPath(gpu.data.host));
-  const isTable = view.params.get("view") === "table";
   return (
     <Page
       title={titleOf(gpu.data, id)}
@@ -88,9 +85,8 @@ export function GpuPage({ id }: { id: string }) {
       }}
       up={up}
       keys={{
-        t: () => view.set({ view: isTable ? undefined : "table" }),
-        "[": () => next !== null && navigate(next.before.to),
-        "]": () => next !== null && navigate(next.after.to),
+        t: () => toggleTable(view),
+        ...keysBeside(siblings),
       }}
       keyHelp={[
         ["T", "charts or table"],

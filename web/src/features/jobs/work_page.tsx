@@ -13,13 +13,12 @@ import { PlaceHead } from "../../panels/place_frame";
 import { rowResolution } from "../../panels/rows/row_templates";
 import { TimelinePanel } from "../../panels/rows/timeline_panel";
 import { useRows } from "../../panels/rows/use_rows";
-import { beside } from "../../ui/crumbs";
+import { keysBeside } from "../../ui/crumbs";
 import { Tiles } from "../../ui/facts";
-import { navigate } from "../../ui/navigation";
 import { Page } from "../../ui/page";
 import { compareNames } from "../../ui/table_sort";
 import { countOf, formatValue } from "../../ui/units";
-import { keepWindow, useView, type View } from "../../ui/view";
+import { keepWindow, toggleTable, useView, type View } from "../../ui/view";
 import { type Work, worksOf } from "./jobs";
 import { Lag } from "./lag";
 import { GPU_METRICS, INFERENCE_METRICS, TRAINING_METRICS, WORK_ROWS } from "./work_rows";
@@ -94,7 +93,6 @@ export function WorkPage({ kind, name }: { kind: Kind; name: string }) {
   const all = gpus.data?.gpus ?? [];
   const [work] = useMemo(() => worksOf(all.filter(only), kind), [all, only, kind]);
   const siblings = useSiblings(kind, name, all, view);
-  const next = beside(siblings);
   const meta = query.data?.meta;
   const told = (events.data?.events ?? []).filter(
     (event) => event.severity !== "" && event.severity !== "info",
@@ -108,9 +106,8 @@ export function WorkPage({ kind, name }: { kind: Kind; name: string }) {
       up={keepWindow(view, words.list)}
       keys={{
         f: focusFilter,
-        t: () => view.set({ view: view.params.get("view") === "table" ? undefined : "table" }),
-        "[": () => next !== null && navigate(next.before.to),
-        "]": () => next !== null && navigate(next.after.to),
+        t: () => toggleTable(view),
+        ...keysBeside(siblings),
       }}
       keyHelp={[
         ["T", "charts or table"],

@@ -13,8 +13,7 @@ import { clusterPath, hostPath, rackPath } from "../../panels/ladder";
 import { MapPanel } from "../../panels/map/map_panel";
 import { PlaceCounts, PlaceHead, PlaceLists } from "../../panels/place_frame";
 import { sumsOf } from "../../panels/sums";
-import { beside, type Siblings, type Step } from "../../ui/crumbs";
-import { navigate } from "../../ui/navigation";
+import { keysBeside, type Siblings, type Step } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
 import { Panel } from "../../ui/panel";
 import { Table } from "../../ui/table";
@@ -114,7 +113,6 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
   const byId = useMemo(() => new Map(query.data?.gpus.map((gpu) => [gpu.id, gpu])), [query.data]);
   const gpus = useMemo(() => (only === undefined ? all : all.filter(only)), [all, only]);
   const siblings = useSiblings(cluster, rack, all, view);
-  const next = beside(siblings);
   const hosts = namesOf(gpus, (gpu) => gpu.host).join(",");
   // biome-ignore lint/correctness/useExhaustiveDependencies: hosts stands for the GPUs, whose values change
   const filters = useMemo(() => filtersOf(cluster, rack, gpus), [cluster, rack, hosts]);
@@ -140,8 +138,7 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
       up={keepWindow(view, up)}
       keys={{
         f: focusFilter,
-        "[": () => next !== null && navigate(next.before.to),
-        "]": () => next !== null && navigate(next.after.to),
+        ...keysBeside(siblings),
       }}
       keyHelp={[
         ["[ ]", `${siblings.kind} before or after`],

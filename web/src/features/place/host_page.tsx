@@ -15,12 +15,11 @@ import { TimelinePanel } from "../../panels/rows/timeline_panel";
 import { useRows } from "../../panels/rows/use_rows";
 import { sumsOf } from "../../panels/sums";
 import { CopyAs, toCurl } from "../../ui/copy_as";
-import { beside } from "../../ui/crumbs";
+import { keysBeside } from "../../ui/crumbs";
 import { Tiles } from "../../ui/facts";
-import { navigate } from "../../ui/navigation";
 import { Page } from "../../ui/page";
 import { compareNames } from "../../ui/table_sort";
-import { keepWindow, useView, type View } from "../../ui/view";
+import { keepWindow, toggleTable, useView, type View } from "../../ui/view";
 import { HostGpus } from "./host_gpus";
 import { GPU_METRICS, HOST_ROWS, NODE_METRICS } from "./host_rows";
 
@@ -71,7 +70,6 @@ export function HostPage({ host }: { host: string }) {
   const { query, specs } = useRows(asked, HOST_ROWS);
   const [first] = gpus.data ?? [];
   const siblings = useSiblings(host, first?.cluster ?? "", view);
-  const next = beside(siblings);
   const meta = query.data?.meta;
   const place = first === undefined ? undefined : { ...first, host: "" };
   const up = first === undefined ? "/clusters" : rackPath(first.cluster, first.rack);
@@ -83,9 +81,8 @@ export function HostPage({ host }: { host: string }) {
       health={healthOf(meta, view.now, STALE_MS)}
       up={keepWindow(view, up)}
       keys={{
-        t: () => view.set({ view: view.params.get("view") === "table" ? undefined : "table" }),
-        "[": () => next !== null && navigate(next.before.to),
-        "]": () => next !== null && navigate(next.after.to),
+        t: () => toggleTable(view),
+        ...keysBeside(siblings),
       }}
       keyHelp={[
         ["T", "charts or table"],
