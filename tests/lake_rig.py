@@ -18,8 +18,9 @@ from secondsight.lake.hot import hot_specs
 from secondsight.lake.layout import LakeTable, lake_tables
 from secondsight.lake.rewrite import Bound
 from secondsight.lake.tables import Lake, open_lake
-from secondsight.lake.watch import first_time, newest_blocks
+from secondsight.lake.watch import first_time
 from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.store.schema import tables
@@ -115,6 +116,14 @@ class Rig:
         self.exporters.clear()
         self.means = None
 
+    def clear(self, *tables: str) -> None:
+        """Take tables out of the lake and their rows out of the store, and forget what a process would forget."""
+        for name in tables:
+            self.store.query(f"TRUNCATE TABLE {name}")
+            if self.lake.table(name) is not None:
+                self.lake.catalog.drop_table(("secondsight", name))
+        self.restart()
+
     def in_lake(self, table: str = "gpu_1s") -> list[Row]:
         """Return the rows of the lake, as another reader of Iceberg gives them."""
         return lake_dicts(self.lake, table)
@@ -188,3 +197,7 @@ def hour_of(rows: int, first_ms: int = START_MS, entities: str = "abc", **cells:
         for letter in entities
         for second in range(rows)
     ]
+
+
+def power(second: int) -> int:
+    return 200_000 + second * 3

@@ -13,9 +13,9 @@ from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import physical_array
 from secondsight.guard.registry import Role
 from secondsight.guard.views import describe, registry_of, specs_of
-from secondsight.rollup.sketch import bins_of, figures_of
+from secondsight.store.bins import bins_of, figures_of
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.clusterviews import octave_figures, sketch_figure
+from secondsight.store.clusterviews import sketch_figure
 from secondsight.store.migrate import migrate
 from secondsight.store.schema import DATABASE
 from secondsight.store.views import curated_views, shared_database
@@ -175,7 +175,6 @@ def test_a_bin_stands_for_the_same_value_here_and_there(store: ChdbStore) -> Non
     bins = np.arange(-9000, 9000, 7, dtype=np.int16)
     found = store.query(f"SELECT {sketch_figure('toInt16(number * 7 - 9000)')} AS v FROM numbers({bins.size})")
     assert np.array_equal(found["v"].to_numpy(), figures_of(bins))
-    assert len(octave_figures()) == 36
 
 
 def test_the_registry_has_every_column_but_the_buckets(store: ChdbStore) -> None:

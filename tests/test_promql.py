@@ -45,6 +45,7 @@ NAMES = {
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "gpu_energy_joules_total",
     "DCGM_FI_DEV_PSTATE": "gpu_performance_state",
 }
+OWNER = {"job": "j1", "team": "ml"}
 OF_THEIR_TIME = ("@", "time()")
 
 
@@ -65,7 +66,15 @@ def stored(number: int, second: int) -> dict[str, float]:
 
 def rows() -> list[Row]:
     return [
-        Row(T0 + second * 1000, entity, stored(number, second), cluster=cluster, host=host, collector=f"agent-{host}")
+        Row(
+            T0 + second * 1000,
+            entity,
+            stored(number, second),
+            cluster=cluster,
+            host=host,
+            collector=f"agent-{host}",
+            **(OWNER if entity == "GPU-c" else {}),
+        )
         for number, (cluster, host, entity, _) in enumerate(GPUS)
         for second in range(SECONDS)
         if not (entity == "GPU-b" and 400 <= second < 430)
@@ -241,7 +250,11 @@ def test_names_of_the_catalogue_are_in_its_units_and_labels(site: Site) -> None:
 
 def test_owners_are_labels_where_they_are_named(site: Site) -> None:
     data = site.data("query", query="sum by (team, job_id) (gpu_power_watts)", time=AT / 1000)
-    assert [one["metric"] for one in data["result"]] == [{}]
+    found = {one["metric"].get("team", ""): float(one["value"][1]) for one in data["result"]}
+    power = [stored(number, 600)["gpu_power_watts"] / 1000 for number in range(3)]
+    assert found == {"": pytest.approx(power[0] + power[1]), "ml": pytest.approx(power[2])}
+    (owned,) = [one["metric"] for one in data["result"] if one["metric"]]
+    assert owned == {"team": "ml", "job_id": "j1"}
 
 
 def test_lists_of_series_labels_and_values(site: Site) -> None:
@@ -283,7 +296,8 @@ def test_nothing_leaves_a_scope(site: Site) -> None:
     assert (refused.status_code, refused.json()["error"].split(":")[0]) == (403, "forbidden_metric")
     (one,) = site.data("query", "narrow", query="DCGM_FI_DEV_GPU_TEMP", time=AT / 1000)["result"]
     assert one["metric"]["UUID"] == "GPU-c"
-    assert site.data("query", "other", query="DCGM_FI_DEV_GPU_TEMP", time=AT / 1000)["result"] == []
+    (one,) = site.data("query", "other", query="DCGM_FI_DEV_POWER_USAGE", time=AT / 1000)["result"]
+    assert (one["metric"]["UUID"], one["metric"]["tenant"]) == ("GPU-secret", "t2")
     assert site.client.get("/api/v1/query", {"query": "up"}).json()["status"] == "error"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from query_fixture import Row, insert_allocation, insert_entity, insert_progress, insert_rollups, insert_rows, scope_of
+from query_fixture import Row, asked, insert_rollups, insert_rows, insert_seen, roll_coarse, scope_of, series_of
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
@@ -17,8 +17,7 @@ from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Leg, Situation, Span, plan_series
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner
-from secondsight.rollup.run import SEEN_SECONDS, Roller
-from secondsight.rollup.sketch import RELATIVE_ERROR, bin_expression, bins_of
+from secondsight.store.bins import RELATIVE_ERROR, bin_expression, bins_of
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -69,16 +68,8 @@ def store(tmp_path_factory: pytest.TempPathFactory):
     mine = rows()
     insert_rows(made, mine)
     insert_rollups(made, mine, END)
-    for row in {row.series: row for row in mine}.values():
-        insert_entity(made, row, T0)
-        insert_allocation(made, row, T0)
-    for row in {row.host: row for row in mine}.values():
-        insert_progress(made, row, END - 1000, END)
-    clock = ManualClock(NOW)
-    roller = Roller(made, CATALOG, clock)
-    for _ in range(8):
-        roller.step()
-        clock.move(SEEN_SECONDS)
+    insert_seen(made, mine, T0, END)
+    roll_coarse(made, NOW, 8)
     yield made
     made.close()
 
@@ -91,9 +82,7 @@ class Fine(Inventory):
 
 
 def ask(store, inventory, metric, **fields):
-    filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
-    rest = {name: value for name, value in fields.items() if name not in filters}
-    query = parse_query(QueryText(metric, filters, **({"from_": str(T0), "to": str(END)} | rest)), CATALOG, NOW)
+    query = parse_query(asked(metric, T0, END, **fields), CATALOG, NOW)
     clock = ManualClock(NOW)
     return QueryRunner(store, clock, inventory(store, clock)).run(query, scope_of("t1"))
 
@@ -110,12 +99,7 @@ class Counting:
 
 
 def comparable(answer):
-    """Return series with figures to 12 digits, and coverage."""
-    series = [
-        (sorted(one.labels.items()), one.times_ms.tolist(), [f"{value:.12g}" for value in one.values.tolist()])
-        for one in answer.series
-    ]
-    return sorted(series), answer.coverage.expected, answer.coverage.stored
+    return series_of(answer), answer.coverage.expected, answer.coverage.stored
 
 
 def test_what_is_made_is_told(store):

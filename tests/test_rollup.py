@@ -9,7 +9,7 @@ import process_oracle
 from process_rig import BOOT, CATALOG, OTHER_BOOT, Rig, allocation, frame_bytes, new_tenant
 from secondsight.model import Quality
 from secondsight.rollup.run import Roller
-from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
+from secondsight.store.bins import RELATIVE_ERROR, figures_of
 from secondsight.store.coarse import LEVELS
 
 T0 = 1_700_006_400_000

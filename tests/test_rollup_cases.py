@@ -8,7 +8,7 @@ import pytest
 
 from process_oracle import nearest_rank
 from process_rig import frame_bytes
-from secondsight.rollup.sketch import RELATIVE_ERROR, figures_of
+from secondsight.store.bins import RELATIVE_ERROR, figures_of
 from test_rollup import Site, read
 
 CASES = Path(__file__).parent / "cases"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from process_oracle import nearest_rank
 from secondsight.rollup import wide
-from secondsight.rollup.sketch import RELATIVE_ERROR, bin_table, bins_of, figures_of, gather, quantile_bins
+from secondsight.rollup.sketch import gather, quantile_bins
+from secondsight.store.bins import RELATIVE_ERROR, bin_table, bins_of, figures_of
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32).filter(
     lambda value: value == 0 or abs(value) > 1e-37

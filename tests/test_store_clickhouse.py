@@ -16,7 +16,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import SystemClock
 from secondsight.errors import Permanent, Rejected, Retryable
 from secondsight.process.deadletter import drop_letters
-from secondsight.rollup.watch import newest_blocks
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.clickhouse.store import ClickHouseStore
 from secondsight.store.clickhouse.text import PARAMETER_BYTES

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
@@ -19,22 +18,14 @@ from secondsight.promql.matrix import NAME, Labels
 from secondsight.promql.names import kind_of, names_of, reading_of
 from secondsight.promql.read import Reader as SeriesReader
 from secondsight.promql.read import Sources, Steps
+from secondsight.query.times import UNITS_MS, parse_time
 from secondsight.release import VERSION
 
 BODY_MAXIMUM = 65_536
 STEPS_MAXIMUM = 11_000
 SERIES_BACK_MS = 3_600_000
-_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
-_PIECE = re.compile(r"(\d+)(ms|[smhdwy])")
-_UNITS_MS = {
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-    "y": 31_536_000_000,
-}
+_DURATION = re.compile(r"(?:\d{1,9}(?:ms|[smhdw]))+", re.ASCII)
+_PIECE = re.compile(r"(\d+)(ms|[smhdw])", re.ASCII)
 
 router = APIRouter(prefix="/api/v1", tags=["prometheus"])
 
@@ -61,14 +52,7 @@ class Asked:
         text = self.text(name)
         if not text:
             return default_ms
-        try:
-            moment = float(text) if _is_number(text) else datetime.fromisoformat(text).timestamp()
-            time_ms = round(moment * 1000)
-        except (ValueError, OverflowError):
-            raise Rejected("bad_time", f"{name} is neither RFC 3339 nor seconds") from None
-        if not 0 <= time_ms <= 10**14:
-            raise Rejected("bad_time", f"{name} is no time of this world")
-        return time_ms
+        return parse_time(str(round(float(text) * 1000)) if _is_number(text) else text, default_ms)
 
 
 async def asked_of(request: Request) -> Asked:
@@ -214,7 +198,7 @@ def _step_ms(text: str) -> int:
     if _is_number(text):
         step_ms = round(float(text) * 1000) if float(text) < 10**9 else 0
     elif _DURATION.fullmatch(text):
-        step_ms = sum(int(number) * _UNITS_MS[unit] for number, unit in _PIECE.findall(text))
+        step_ms = sum(int(number) * UNITS_MS[unit] for number, unit in _PIECE.findall(text))
     else:
         step_ms = 0
     if step_ms < 1_000:

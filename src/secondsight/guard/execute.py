@@ -18,7 +18,7 @@ from secondsight.guard.verify import check_engine
 from secondsight.store.failures import QueryLimited, StatementFailed
 from secondsight.store.params import literal
 from secondsight.store.question import Asked, Question, Reply
-from secondsight.store.statement import QUESTION_PRIORITY
+from secondsight.store.statement import EXACT, QUESTION_PRIORITY
 
 TREE_SECONDS = 5.0
 _SLOW = ("query_too_slow", "the query ran longer than it may", "shorten the time range, or use a coarser view")
@@ -163,7 +163,7 @@ def limits_of(budget: Budget, seconds: float) -> dict[str, Any]:
         "max_query_size": 1 << 20,
         "max_temporary_columns": 2_000,
         "use_query_cache": 0,
-        "use_query_condition_cache": 0,
+        **EXACT,
         "do_not_merge_across_partitions_select_final": 1,
         "output_format_arrow_compression_method": "none",
         "output_format_arrow_string_as_string": 1,

@@ -14,7 +14,8 @@ from secondsight.lake.export import Means, TableExporter
 from secondsight.lake.hot import hot_specs
 from secondsight.lake.layout import LakeTable, Slice, lake_tables
 from secondsight.lake.sweep import Sweeper
-from secondsight.lake.watch import Place, first_time, newest_blocks, rolled_through, written_through
+from secondsight.lake.watch import Place, first_time, rolled_through, written_through
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.spec import TableSpec
 
 logger = logging.getLogger(__name__)

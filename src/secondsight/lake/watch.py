@@ -9,25 +9,12 @@ from typing import Any
 from secondsight.contracts import Store
 from secondsight.lake.hot import between, number_of, time_ms_of
 from secondsight.lake.layout import LakeTable, Slice
+from secondsight.store.blocks import BLOCK
 from secondsight.store.spec import quoted
 
 Place = tuple[str, str]
 """Tenant, cluster."""
-_BLOCK = "toInt64OrZero(splitByChar('_', _part)[3])"
 _SETTINGS = {"max_execution_time": 300, "max_threads": 2}
-
-
-def newest_blocks(store: Store) -> dict[str, int]:
-    """Return the newest insert that each table has; empty tables are left out.
-
-    Raises:
-        Retryable: The store is busy or away.
-    """
-    rows = store.query(
-        "SELECT table, max(max_block_number) AS block FROM system.parts "
-        "WHERE database = currentDatabase() AND active GROUP BY table"
-    )
-    return {row["table"]: int(row["block"]) for row in rows.to_pylist()}
 
 
 def changed_slices(store: Store, table: LakeTable, seen: int) -> tuple[list[Slice], int]:
@@ -37,8 +24,8 @@ def changed_slices(store: Store, table: LakeTable, seen: int) -> tuple[list[Slic
         Retryable: The store is busy or away.
     """
     rows = store.query(
-        f"SELECT tenant_id, cluster_id, {number_of(table)} AS number, max({_BLOCK}) AS block "  # noqa: S608 - names of the code
-        f"FROM {quoted(table.name)} WHERE {_BLOCK} > {{seen:Int64}} GROUP BY tenant_id, cluster_id, number",
+        f"SELECT tenant_id, cluster_id, {number_of(table)} AS number, max({BLOCK}) AS block "  # noqa: S608 - names of the code
+        f"FROM {quoted(table.name)} WHERE {BLOCK} > {{seen:Int64}} GROUP BY tenant_id, cluster_id, number",
         {"seen": seen},
         _SETTINGS,
     ).to_pylist()

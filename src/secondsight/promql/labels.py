@@ -69,11 +69,23 @@ class Places:
         names = ["tenant_id", "region", "cluster_id", "rack", "host_id", "entity", "part", "gpu_model", "gpu_index"]
         columns = [rows[name].cast(pa.string()).to_pylist() for name in names]
         found: dict[tuple[Key, str], dict[str, str]] = {}
-        for seen, values in sorted(zip(rows["last_seen_ms"].to_pylist(), zip(*columns, strict=True), strict=True)):
-            fact = dict(zip(names, values, strict=True)) | {"seen": seen}
+        stretches: dict[tuple[Key, str], list[tuple[int, int]]] = {}
+        times = zip(*(rows[name].to_pylist() for name in ("last_seen_ms", "start_ms", "end_ms")), strict=True)
+        for (_, start_ms, end_ms), values in sorted(zip(times, zip(*columns, strict=True), strict=True)):
+            fact = dict(zip(names, values, strict=True))
             found[_key(fact), fact["part"]] = fact
+            stretches.setdefault((_key(fact), fact["part"]), []).append((start_ms, end_ms))
         self._facts = {key: fact for (key, _), fact in found.items()}
+        self._stretches = stretches
         self.parts = list(found)
+
+    def live(self, from_ms: int, to_ms: int) -> list[tuple[Key, str]]:
+        """Return the entities and parts that were to report at some time of a range."""
+        return [
+            part
+            for part, stretches in self._stretches.items()
+            if any(start_ms < to_ms and end_ms > from_ms for start_ms, end_ms in stretches)
+        ]
 
     def labels(self, key: Key, part: str, reading: Reading) -> Labels:
         """Return the labels of a series; those without a value are left out."""

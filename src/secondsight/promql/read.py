@@ -4,7 +4,7 @@ A step sees the windows that have ended by then; one of a second counts as ended
 its very instant. A single step reads the range behind it as one window.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,11 +14,11 @@ from secondsight.access.scope import Scope
 from secondsight.catalog.index import Catalog
 from secondsight.errors import Rejected
 from secondsight.promql.labels import OWNERS, Matcher, Places, admits, key_of, owner_labels
-from secondsight.promql.matrix import F64, I64, NAME, Labels, nothing
+from secondsight.promql.matrix import F64, I64, NAME, Labels
 from secondsight.promql.names import Reading, names_of, reading_of
 from secondsight.query.aggregates import Aggregate, is_scaled
 from secondsight.query.answer import Answer
-from secondsight.query.inventory import Inventory
+from secondsight.query.inventory import EXPECTED_SECONDS, Inventory
 from secondsight.query.plan import CELLS_MAXIMUM
 from secondsight.query.request import FILTER_VALUES_MAXIMUM, Filters, Group, MetricQuery, Selected
 
@@ -142,7 +142,7 @@ class Reader:
         width_ms = _width(wanted, self.steps)
         range_ms = max(wanted.range_ms, width_ms)
         if found is None:
-            figures = {each: nothing(0).values for each in aggregates}
+            figures = {each: np.zeros((0, 0)) for each in aggregates}
             return Windows(reading, [], figures, np.zeros(0, np.int64), width_ms, range_ms)
         filters, places = found
         query = MetricQuery(
@@ -172,15 +172,19 @@ class Reader:
 
     def series(self, reading: Reading, matchers: Sequence[Matcher], from_ms: int, to_ms: int) -> list[Labels]:
         """Return the labels of the series that were to report in a range, without reading any."""
-        rows = self._sources.inventory.expected(reading.metric.kind, Filters(), self._scope)
-        places = Places(rows, reading.metric.kind)
-        live = [
-            start < to_ms and end > from_ms
-            for start, end in zip(rows["start_ms"].to_pylist(), rows["end_ms"].to_pylist(), strict=True)
-        ]
-        there = {key for key, is_live in zip(_keys(rows), live, strict=True) if is_live}
-        made = [places.labels(key, part, reading) for key, part in places.parts if (key, part) in there]
+        places = self._places(reading)
+        made = [places.labels(key, part, reading) for key, part in places.live(from_ms, to_ms)]
         return [one for one in made if admits(matchers, one)]
+
+    def _places(self, reading: Reading) -> Places:
+        """Return what is known of the entities of a kind; kept for as long as the inventory's own rows."""
+        inventory, kind = self._sources.inventory, reading.metric.kind
+
+        def made() -> Places:
+            return Places(inventory.expected(kind, Filters(), self._scope), kind)
+
+        places: Places = inventory.remember(("label places", kind, self._scope), EXPECTED_SECONDS, made)
+        return places
 
     def _run(self, query: MetricQuery) -> Answer:
         answer = self._sources.runner.run(query, self._scope)
@@ -192,10 +196,9 @@ class Reader:
 
     def _filters(self, wanted: Wanted, reading: Reading) -> tuple[Filters, Places] | None:
         """Return filters that leave out hosts without any matching series; None where there is no match at all."""
-        rows = self._sources.inventory.expected(reading.metric.kind, Filters(), self._scope)
-        places = Places(rows, reading.metric.kind)
-        of_place = [one for one in wanted.matchers if one.name not in OWNERS]
-        if not rows.num_rows:
+        places = self._places(reading)
+        of_place = [one for one in wanted.matchers if one.name not in (*OWNERS, NAME)]
+        if not places.parts or not of_place:
             return Filters(), places
         listed = {key for key, _ in places.parts}
         fitting = {
@@ -207,12 +210,14 @@ class Reader:
             return None
         if fitting == listed:
             return Filters(), places
-        hosts, entities = sorted({key[2] for key in fitting}), sorted({key[3] for key in fitting})
-        return Filters(
-            cluster=tuple(sorted({key[1] for key in fitting}))[:FILTER_VALUES_MAXIMUM],
-            host=tuple(hosts) if len(hosts) <= FILTER_VALUES_MAXIMUM else (),
-            gpu=tuple(entities) if len(entities) <= FILTER_VALUES_MAXIMUM else (),
-        ), places
+        _, clusters, hosts, entities = map(_few, zip(*fitting, strict=True))
+        return Filters(cluster=clusters, host=hosts, gpu=entities), places
+
+
+def _few(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that a filter takes: none of too many, as what is read is matched once more."""
+    distinct = sorted(set(names))
+    return tuple(distinct) if len(distinct) <= FILTER_VALUES_MAXIMUM else ()
 
 
 def _placed(matchers: Sequence[Matcher], reading: Reading, part: str) -> list[Matcher]:
@@ -266,11 +271,3 @@ def _on_grid(
             places = (one.times_ms + width_ms - SECOND_MS - first_end) // width_ms
             figures[Aggregate(one.aggregate)][row, places] = one.values
     return [dict(labels) for labels in rows], figures
-
-
-def _keys(rows: object) -> list[tuple[tuple[str, str, str, str], str]]:
-    names = ("tenant_id", "cluster_id", "host_id", "entity", "part")
-    columns = [[str(value) for value in rows[name].to_pylist()] for name in names]  # type: ignore[index]
-    return [
-        ((tenant, cluster, host, entity), part) for tenant, cluster, host, entity, part in zip(*columns, strict=True)
-    ]

@@ -24,7 +24,7 @@ from secondsight.query.windows import (
     windows,
     with_products,
 )
-from secondsight.rollup.sketch import bin_figure
+from secondsight.store.bins import bin_figure
 from secondsight.store.spec import quoted
 
 COLUMNS: dict[Group, tuple[str, ...]] = {

@@ -4,36 +4,32 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from secondsight.access.scope import Scope
 from secondsight.catalog.metric import Metric
-from secondsight.catalog.scale import physical_array
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.errors import Retryable
 from secondsight.model import Quality
-from secondsight.query.aggregates import is_histogram, is_scaled, unit_of
-from secondsight.query.answer import Answer, Series, cut_series, named_labels
+from secondsight.query.aggregates import is_histogram
+from secondsight.query.answer import Answer
+from secondsight.query.assemble import Best, Part, as_figures, assembled, part_of, together
 from secondsight.query.cold import ColdTier, Read
 from secondsight.query.cold_gaps import edge_of, lacks_of
 from secondsight.query.cold_plans import Tiers, any_cold, read_tiers
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
     Coverage,
-    Held,
     Key,
     Lack,
     Stretch,
     carriers,
     coverage_of,
-    held_of,
     keys_of,
     pooled_coverage,
     stretches_of,
@@ -61,27 +57,6 @@ UNSTEADY_MAXIMUM = 1_000
 PRESENCE_MS = 120_000
 PRESENCE_SECONDS = 10.0
 _COMPUTE: Any = pc
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """Which points of a ranking are wanted."""
-
-    count: int
-    highest: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What one metric of a request gave."""
-
-    series: tuple[Series, ...]
-    plan: SeriesPlan
-    held: dict[Key, Held]
-    newest_ms: int | None
-    late: int
-    rows: int
-    notes: tuple[str, ...] = ()
 
 
 class QueryRunner:
@@ -128,12 +103,12 @@ class QueryRunner:
         plans = [plan_series(query, selected, situation) for selected in query.selected]
         tiers = Tiers()
         found = self._read_tiers(plans, situation, scope, tiers)
-        parts = [_part(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
+        parts = [part_of(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
         stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
         delivered = {name: _stretches(expected, name, plans[0], stretches) for name in by_metric}
         coverage = self._covered(by_metric, delivered, scope)
-        answer = _assembled(query, parts, progress, now_ms, coverage)
+        answer = assembled(query, parts, progress, now_ms, coverage)
         answer = replace(answer, tier=tiers.name, partial=bool(tiers.missing))
         new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
@@ -230,7 +205,7 @@ class QueryRunner:
         return [self.inventory.read(compile_series(plan, scope)) for plan in mine]
 
     def _covered(
-        self, parts: Mapping[str, _Part], delivered: Mapping[str, dict[Key, Stretch]], scope: Scope
+        self, parts: Mapping[str, Part], delivered: Mapping[str, dict[Key, Stretch]], scope: Scope
     ) -> Coverage:
         """Return the coverage of all metrics together; where something is missing, gaps say what it means."""
         lacks: dict[str, Lack] | None = {}
@@ -256,7 +231,7 @@ class QueryRunner:
             return None
 
     def _coverage(
-        self, part: _Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
+        self, part: Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
     ) -> Coverage:
         plan = part.plan
         known = stretches | unlisted(stretches, part.held)
@@ -268,7 +243,7 @@ class QueryRunner:
         return coverage_of(carrying, part.held, counts_gaps=counts_gaps, silent=silent, lacks=lacks)
 
     def _pooled_coverage(
-        self, part: _Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
+        self, part: Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
     ) -> Coverage:
         metric = part.plan.selected.metric
         coverage = pooled_coverage(metric, stretches, part.held, lacks=lacks)
@@ -309,34 +284,6 @@ def by_scope(selected: Sequence[Selected], scope: Scope) -> dict[Scope, list[Sel
     return found
 
 
-def together(query: MetricQuery, answers: Sequence[Answer]) -> Answer:
-    """Return the answer that several give about different metrics of one request, a page of it."""
-    order = {one.metric.name: position for position, one in enumerate(query.selected)}
-    series = sorted((one for answer in answers for one in answer.series), key=lambda one: order[one.metric])
-    first = answers[0]
-    end = min(query.offset + query.limit, len(series))
-    known = [answer.complete_through_ms for answer in answers]
-    ages = [answer.freshness_ms for answer in answers if answer.freshness_ms is not None]
-    starts = [answer.expected_from_ms for answer in answers if answer.expected_from_ms is not None]
-    late = [answer.late_ratio for answer in answers if answer.late_ratio is not None]
-    return replace(
-        first,
-        metric=",".join(dict.fromkeys(one.metric.name for one in query.selected)),
-        unit=_common([answer.unit for answer in answers]),
-        aggregate=_common([answer.aggregate for answer in answers]),
-        series=tuple(series[query.offset : end]),
-        coverage=reduce(Coverage.plus, [answer.coverage for answer in answers]),
-        expected_from_ms=min(starts, default=None),
-        complete_through_ms=None if None in known else min(time for time in known if time is not None),
-        freshness_ms=min(ages, default=None),
-        late_ratio=max(late, default=None),
-        partial=any(answer.partial for answer in answers),
-        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
-        series_total=len(series),
-        next_cursor=str(end) if end < len(series) else "",
-    )
-
-
 def _stretches(expected: Any, metric: str, plan: SeriesPlan, every: dict[Key, Stretch]) -> dict[Key, Stretch]:
     """Return what was to be delivered of one metric, which some hosts may not have been collecting."""
     wanted = collecting(expected, metric)
@@ -375,95 +322,11 @@ def situation_of(expected: Any, progress: Progress, now_ms: int) -> Situation:
     )
 
 
-def _ranked(points: pa.Table, best: Best) -> pa.Table:
-    """Return the points that rank first; those without a figure rank nowhere."""
-    figures = points["figure"].to_numpy(zero_copy_only=False).astype(np.float64)
-    order = np.argsort(-figures if best.highest else figures, kind="stable")
-    return points.take(pa.array(order[: best.count]))
-
-
-def as_figures(plan: SeriesPlan, found: Figures | pa.Table) -> Figures:
-    """Return what a plan gave, with every point of it."""
-    return found if isinstance(found, Figures) else _figures_of_table(found, plan, None)
-
-
-def _part(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> _Part:
-    if not isinstance(found, Figures):
-        found = _figures_of_table(found, plan, best)
-    newest_ms = max((one.last_ms for one in found.held.values()), default=None)
-    return _Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows, found.notes)
-
-
-def _figures_of_table(rows: pa.Table, plan: SeriesPlan, best: Best | None) -> Figures:
-    is_entity = rows["is_entity"].to_numpy() == 1
-    stored, points = rows.filter(pa.array(is_entity)), rows.filter(pa.array(~is_entity))
-    cut = cut_series(points if best is None else _ranked(points, best), plan.groups)
-    return Figures(cut, held_of(stored), _total(stored, "late"), _total(stored, "rows"))
-
-
 def _place(plan: SeriesPlan) -> Hashable:
     return (plan.selected.metric.kind, plan.filters)
-
-
-def _series(found: Figures, plan: SeriesPlan) -> tuple[Series, ...]:
-    metric, aggregate = plan.selected.metric, plan.selected.aggregate
-    scaled = is_scaled(aggregate)
-    unit = unit_of(metric, aggregate)
-    made = []
-    for labels, times, values in found.cut:
-        figures = physical_array(metric, values) if scaled else values
-        made.append(Series(metric.name, unit, aggregate.value, named_labels(labels, metric.kind), times, figures))
-    return tuple(made)
-
-
-def _assembled(query: MetricQuery, parts: list[_Part], progress: Progress, now_ms: int, coverage: Coverage) -> Answer:
-    series = [one for part in parts for one in part.series]
-    page = series[query.offset : query.offset + query.limit]
-    end = query.offset + len(page)
-    rows = sum(part.rows for part in parts)
-    newest = [ms for ms in (progress.newest_ms, *(part.newest_ms for part in parts)) if ms is not None]
-    return Answer(
-        metric=",".join(dict.fromkeys(part.plan.selected.metric.name for part in parts)),
-        unit=_common([one.unit for one in series] or [_unit(parts[0])]),
-        aggregate=_common([part.plan.selected.aggregate.value for part in parts]),
-        series=tuple(page),
-        span=parts[0].plan.span,
-        resolution_ms=parts[0].plan.resolution_ms,
-        timezone=query.calendar.zone if query.calendar else "",
-        edges=parts[0].plan.edges,
-        coverage=coverage,
-        complete_through_ms=progress.complete_through_ms,
-        freshness_ms=max(now_ms - max(newest), 0) if newest else None,
-        late_ratio=sum(part.late for part in parts) / rows if rows else None,
-        warnings=(*_warnings(progress, coverage), *(note for part in parts for note in part.notes)),
-        series_total=len(series),
-        next_cursor=str(end) if end < len(series) else "",
-    )
-
-
-def _warnings(progress: Progress, coverage: Coverage) -> tuple[str, ...]:
-    warnings = []
-    if progress.idle:
-        warnings.append(f"{progress.idle} of {progress.collectors} collectors in scope are silent")
-    if not coverage.expected:
-        warnings.append("nothing was expected in this scope and range")
-    return tuple(warnings)
 
 
 def _unlisted_warnings(count: int) -> tuple[str, ...]:
     if not count:
         return ()
     return (f"{count} entities or parts are not listed for this range yet; coverage expects of them what they have",)
-
-
-def _unit(part: _Part) -> str:
-    return unit_of(part.plan.selected.metric, part.plan.selected.aggregate)
-
-
-def _common(values: list[str]) -> str:
-    """Return the one value, or "" where there are several."""
-    return values[0] if len(set(values)) == 1 else ""
-
-
-def _total(rows: pa.Table, name: str) -> int:
-    return int(np.sum(rows[name].to_numpy()))

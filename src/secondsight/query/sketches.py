@@ -19,7 +19,7 @@ from secondsight.query.windows import (
     samples,
     slots_expression,
 )
-from secondsight.rollup.sketch import bin_expression
+from secondsight.store.bins import bin_expression
 from secondsight.store.coarse import sketch_columns
 from secondsight.store.spec import quoted
 

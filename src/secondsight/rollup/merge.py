@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from secondsight.catalog.members import Holds, Member, Merge, keeps_sketch, members
 from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.rollup import wide
-from secondsight.rollup.sketch import Bins, gather
+from secondsight.rollup.sketch import gather
+from secondsight.store.bins import Bins
 from secondsight.store.coarse import is_wide_sum, sketch_columns
 
 I64 = NDArray[np.int64]

@@ -15,8 +15,9 @@ from secondsight.catalog.members import P95
 from secondsight.catalog.metric import Metric
 from secondsight.rollup import wide
 from secondsight.rollup.merge import Entries, Key, Merged, Sketches
-from secondsight.rollup.sketch import figures_of, quantile_bins
+from secondsight.rollup.sketch import quantile_bins
 from secondsight.rollup.watch import Place
+from secondsight.store.bins import figures_of
 from secondsight.store.coarse import sketch_columns
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table
 from secondsight.store.spec import TableSpec

@@ -30,12 +30,12 @@ from secondsight.rollup.watch import (
     Place,
     changed_windows,
     made_marks,
-    newest_blocks,
     source_marks,
     unpooled_windows,
     written_through,
 )
 from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.clusters import CLUSTER_KINDS
 from secondsight.store.coarse import LEVELS
 from secondsight.store.rows import ColumnValues, arrow_table

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from secondsight.catalog.metric import Metric
 from secondsight.rollup.merge import KEY, Key, Sketches
-from secondsight.rollup.sketch import bins_of, gather
+from secondsight.rollup.sketch import gather
+from secondsight.store.bins import bins_of
 
 SERIES = ("host_id", "entity", "part", "collector_id")
 WINDOW_MS = 30_000

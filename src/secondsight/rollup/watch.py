@@ -13,6 +13,7 @@ from typing import Any
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.rollup.load import FINAL, Work, windows_of
+from secondsight.store.blocks import BLOCK
 from secondsight.store.clusters import cluster_resolution
 from secondsight.store.coarse import Level
 from secondsight.store.schema import rollup_table
@@ -20,7 +21,6 @@ from secondsight.store.schema import rollup_table
 AT_ONCE = 500
 Place = tuple[str, str]
 """Tenant, cluster."""
-_BLOCK = "toInt64OrZero(splitByChar('_', _part)[3])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +53,11 @@ def changed_windows(store: Store, source: str, width_ms: int, seen: int) -> tupl
     width = width_ms // 1000
     rows = store.query(
         "SELECT tenant_id, cluster_id, toInt64(intDiv(toUnixTimestamp(window_start), {width:UInt32})) AS number, "  # noqa: S608 - names of the code
-        f"max({_BLOCK}) AS block FROM {source} WHERE {_BLOCK} > {{seen:Int64}} GROUP BY tenant_id, cluster_id, number",
+        f"max({BLOCK}) AS block FROM {source} WHERE {BLOCK} > {{seen:Int64}} GROUP BY tenant_id, cluster_id, number",
         {"width": width, "seen": seen},
     ).to_pylist()
     windows = [Window(row["tenant_id"], row["cluster_id"], row["number"] * width_ms) for row in rows]
     return windows, max((row["block"] for row in rows), default=seen)
-
-
-def newest_blocks(store: Store) -> dict[str, int]:
-    """Return the newest insert that each table has; empty tables are left out.
-
-    Raises:
-        Retryable: The store is busy or away.
-    """
-    rows = store.query(
-        "SELECT table, max(max_block_number) AS block FROM system.parts "
-        "WHERE database = currentDatabase() AND active GROUP BY table"
-    )
-    return {row["table"]: int(row["block"]) for row in rows.to_pylist()}
 
 
 def written_through(store: Store) -> dict[Place, int]:

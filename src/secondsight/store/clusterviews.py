@@ -5,12 +5,11 @@ relative error, and never outside of the least and greatest value.
 """
 
 from collections.abc import Sequence
-from functools import cache
-from itertools import pairwise
 
 from secondsight.catalog.members import keeps_sketch
 from secondsight.catalog.metric import Metric, MetricType, RollupSet
 from secondsight.model import EntityKind
+from secondsight.store.bins import BINS_PER_OCTAVE, octave_list
 from secondsight.store.clusters import cluster_resolution
 from secondsight.store.coarse import Level, sketch_columns
 from secondsight.store.layout import NAME, TIME_S
@@ -31,8 +30,6 @@ from secondsight.store.viewspec import (
 _DAY_SECONDS = 86_400
 _FIXED_BUCKETS = {"toStartOfDay": _DAY_SECONDS}
 """Beginnings of order keys that are of one width."""
-_OCTAVE, _MANTISSA = 36, 1 << 11
-"""Bins of an octave, and steps of it that bins are made of: those of the sketches."""
 
 
 def cluster_view_name(level: Level) -> str:
@@ -123,14 +120,6 @@ def _percentile(metric: Metric, percent: int) -> str:
 def sketch_figure(bins: str) -> str:
     """Return the value that stands for a bin of a sketch, an expression of Int16 itself; it is written out once."""
     place = "greatest(abs(b) - 1, 0)"
-    step = f"[{', '.join(map(repr, octave_figures()))}][{place} % {_OCTAVE} + 1]"
-    figure = f"sign(b) * {step} * exp2(intDiv({place}, {_OCTAVE}) - 126)"
+    step = f"[{octave_list()}][{place} % {BINS_PER_OCTAVE} + 1]"
+    figure = f"sign(b) * {step} * exp2(intDiv({place}, {BINS_PER_OCTAVE}) - 126)"
     return f"arrayMap(b -> {figure}, [toInt32({bins})])[1]"
-
-
-@cache
-def octave_figures() -> tuple[float, ...]:
-    """Return what stands for each bin between 1 and 2: the value with the least greatest relative error."""
-    powers = [((_MANTISSA + cell) ** _OCTAVE).bit_length() - 1 - 11 * _OCTAVE for cell in range(_MANTISSA)]
-    edges = [1 + powers.index(step) / _MANTISSA for step in range(_OCTAVE)] + [2.0]
-    return tuple(2 * low * high / (low + high) for low, high in pairwise(edges))

@@ -1,0 +1,152 @@
+"""Put together what the statements of a question gave: ranked, scaled, labelled, a page of it, with its warnings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from secondsight.catalog.scale import physical_array
+from secondsight.query.aggregates import is_scaled, unit_of
+from secondsight.query.answer import Answer, Series, cut_series, named_labels
+from secondsight.query.coverage import Coverage, Held, Key, held_of
+from secondsight.query.inventory import Progress
+from secondsight.query.plan import SeriesPlan
+from secondsight.query.request import MetricQuery
+from secondsight.query.rows import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """Which points of a ranking are wanted."""
+
+    count: int
+    highest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one metric of a request gave."""
+
+    series: tuple[Series, ...]
+    plan: SeriesPlan
+    held: dict[Key, Held]
+    newest_ms: int | None
+    late: int
+    rows: int
+    notes: tuple[str, ...] = ()
+
+
+def part_of(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> Part:
+    """Return what a plan gave as a part of an answer; with `best`, only the points that rank first."""
+    if not isinstance(found, Figures):
+        found = _figures_of_table(found, plan, best)
+    newest_ms = max((one.last_ms for one in found.held.values()), default=None)
+    return Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows, found.notes)
+
+
+def as_figures(plan: SeriesPlan, found: Figures | pa.Table) -> Figures:
+    """Return what a plan gave, with every point of it."""
+    return found if isinstance(found, Figures) else _figures_of_table(found, plan, None)
+
+
+def _figures_of_table(rows: pa.Table, plan: SeriesPlan, best: Best | None) -> Figures:
+    is_entity = rows["is_entity"].to_numpy() == 1
+    stored, points = rows.filter(pa.array(is_entity)), rows.filter(pa.array(~is_entity))
+    cut = cut_series(points if best is None else _ranked(points, best), plan.groups)
+    return Figures(cut, held_of(stored), _total(stored, "late"), _total(stored, "rows"))
+
+
+def _ranked(points: pa.Table, best: Best) -> pa.Table:
+    """Return the points that rank first; those without a figure rank nowhere."""
+    figures = points["figure"].to_numpy(zero_copy_only=False).astype(np.float64)
+    order = np.argsort(-figures if best.highest else figures, kind="stable")
+    return points.take(pa.array(order[: best.count]))
+
+
+def _series(found: Figures, plan: SeriesPlan) -> tuple[Series, ...]:
+    metric, aggregate = plan.selected.metric, plan.selected.aggregate
+    scaled = is_scaled(aggregate)
+    unit = unit_of(metric, aggregate)
+    made = []
+    for labels, times, values in found.cut:
+        figures = physical_array(metric, values) if scaled else values
+        made.append(Series(metric.name, unit, aggregate.value, named_labels(labels, metric.kind), times, figures))
+    return tuple(made)
+
+
+def assembled(query: MetricQuery, parts: list[Part], progress: Progress, now_ms: int, coverage: Coverage) -> Answer:
+    """Return the answer that the parts of one request make, a page of it."""
+    series = [one for part in parts for one in part.series]
+    page = series[query.offset : query.offset + query.limit]
+    end = query.offset + len(page)
+    rows = sum(part.rows for part in parts)
+    newest = [ms for ms in (progress.newest_ms, *(part.newest_ms for part in parts)) if ms is not None]
+    return Answer(
+        metric=",".join(dict.fromkeys(part.plan.selected.metric.name for part in parts)),
+        unit=_common([one.unit for one in series] or [_unit(parts[0])]),
+        aggregate=_common([part.plan.selected.aggregate.value for part in parts]),
+        series=tuple(page),
+        span=parts[0].plan.span,
+        resolution_ms=parts[0].plan.resolution_ms,
+        timezone=query.calendar.zone if query.calendar else "",
+        edges=parts[0].plan.edges,
+        coverage=coverage,
+        complete_through_ms=progress.complete_through_ms,
+        freshness_ms=max(now_ms - max(newest), 0) if newest else None,
+        late_ratio=sum(part.late for part in parts) / rows if rows else None,
+        warnings=(*_warnings(progress, coverage), *(note for part in parts for note in part.notes)),
+        series_total=len(series),
+        next_cursor=str(end) if end < len(series) else "",
+    )
+
+
+def together(query: MetricQuery, answers: Sequence[Answer]) -> Answer:
+    """Return the answer that several give about different metrics of one request, a page of it."""
+    order = {one.metric.name: position for position, one in enumerate(query.selected)}
+    series = sorted((one for answer in answers for one in answer.series), key=lambda one: order[one.metric])
+    first = answers[0]
+    end = min(query.offset + query.limit, len(series))
+    known = [answer.complete_through_ms for answer in answers]
+    ages = [answer.freshness_ms for answer in answers if answer.freshness_ms is not None]
+    starts = [answer.expected_from_ms for answer in answers if answer.expected_from_ms is not None]
+    late = [answer.late_ratio for answer in answers if answer.late_ratio is not None]
+    return replace(
+        first,
+        metric=",".join(dict.fromkeys(one.metric.name for one in query.selected)),
+        unit=_common([answer.unit for answer in answers]),
+        aggregate=_common([answer.aggregate for answer in answers]),
+        series=tuple(series[query.offset : end]),
+        coverage=reduce(Coverage.plus, [answer.coverage for answer in answers]),
+        expected_from_ms=min(starts, default=None),
+        complete_through_ms=None if None in known else min(time for time in known if time is not None),
+        freshness_ms=min(ages, default=None),
+        late_ratio=max(late, default=None),
+        partial=any(answer.partial for answer in answers),
+        warnings=tuple(dict.fromkeys(text for answer in answers for text in answer.warnings)),
+        series_total=len(series),
+        next_cursor=str(end) if end < len(series) else "",
+    )
+
+
+def _warnings(progress: Progress, coverage: Coverage) -> tuple[str, ...]:
+    warnings = []
+    if progress.idle:
+        warnings.append(f"{progress.idle} of {progress.collectors} collectors in scope are silent")
+    if not coverage.expected:
+        warnings.append("nothing was expected in this scope and range")
+    return tuple(warnings)
+
+
+def _unit(part: Part) -> str:
+    return unit_of(part.plan.selected.metric, part.plan.selected.aggregate)
+
+
+def _common(values: list[str]) -> str:
+    """Return the one value, or "" where there are several."""
+    return values[0] if len(set(values)) == 1 else ""
+
+
+def _total(rows: pa.Table, name: str) -> int:
+    return int(np.sum(rows[name].to_numpy()))
