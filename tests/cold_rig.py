@@ -4,13 +4,14 @@ from pathlib import Path
 
 from query_fixture import (
     Row,
-    insert_allocation,
-    insert_entity,
-    insert_progress,
+    asked,
     insert_rewrite,
     insert_rollups,
     insert_rows,
+    insert_seen,
+    roll_coarse,
     scope_of,
+    series_of,
 )
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
@@ -21,13 +22,12 @@ from secondsight.lake.export import Means, Pace, TableExporter
 from secondsight.lake.layout import lake_tables
 from secondsight.lake.rewrite import Bound
 from secondsight.lake.tables import open_lake
-from secondsight.lake.watch import newest_blocks
 from secondsight.query.cold import ColdTier
 from secondsight.query.inventory import Inventory
-from secondsight.query.request import Filters, QueryText, parse_query
+from secondsight.query.request import parse_query
 from secondsight.query.run import QueryRunner
-from secondsight.rollup.run import SEEN_SECONDS, Roller
 from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.store.schema import tables
@@ -96,16 +96,8 @@ def fill(store) -> None:
     insert_rollups(store, mine, END)
     for tenant, cluster in {(row.tenant, row.cluster) for row in mine}:
         insert_rewrite(store, "gpu_1s", FROM, END, tenant, cluster)
-    for row in {row.series: row for row in mine}.values():
-        insert_entity(store, row, FROM)
-        insert_allocation(store, row, FROM)
-    for row in {row.host: row for row in mine}.values():
-        insert_progress(store, row, END - 1000, END)
-    clock = ManualClock(NOW)
-    roller = Roller(store, CATALOG, clock)
-    for _ in range(5):
-        roller.step()
-        clock.move(SEEN_SECONDS)
+    insert_seen(store, mine, FROM, END)
+    roll_coarse(store, NOW, 5)
 
 
 def fill_lake(store, data: Path, prefix: str = "gpu_") -> None:
@@ -133,17 +125,14 @@ class Site:
         self.floors: dict[str, int] = {}
 
     def ask(self, metric, *, scope=None, now_ms=NOW, pool=None, **fields):
-        filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
-        rest = {name: value for name, value in fields.items() if name not in filters}
-        whole = rest.get("resolution") == "range"
-        text = QueryText(metric, filters, **({"from_": str(FROM), "to": str(END)} | rest))
-        query = parse_query(text, CATALOG, now_ms)
+        query = parse_query(asked(metric, FROM, END, **fields), CATALOG, now_ms)
         clock = ManualClock(now_ms)
         inventory = Inventory(self.store, clock)
         cold = ColdTier(pool or self.pool, lambda: self.floors, inventory)
         runner = QueryRunner(self.store, clock, inventory, cold=cold)
         scope = scope or scope_of("t1")
-        return runner.top(query, 9, scope) if whole and rest.get("group_by") == "gpu" else runner.run(query, scope)
+        is_ranking = fields.get("resolution") == "range" and fields.get("group_by") == "gpu"
+        return runner.top(query, 9, scope) if is_ranking else runner.run(query, scope)
 
     def close(self) -> None:
         self.pool.close()
@@ -152,12 +141,7 @@ class Site:
 
 def comparable(answer):
     """Return series with figures to 12 digits, and what the answer says of itself."""
-    series = [
-        (sorted(one.labels.items()), one.times_ms.tolist(), [f"{value:.12g}" for value in one.values.tolist()])
-        for one in answer.series
-    ]
     coverage = answer.coverage
-    is_whole = answer.resolution_ms == answer.span.to_ms - answer.span.from_ms
-    gaps = None if is_whole else coverage.gaps  # one that lies over the cut of a window of both tiers is not seen
+    gaps = coverage.gaps
     counted = coverage.expected, coverage.stored, gaps, coverage.shed
-    return sorted(series), counted, answer.late_ratio, answer.span, answer.resolution_ms
+    return series_of(answer), counted, answer.late_ratio, answer.span, answer.resolution_ms
