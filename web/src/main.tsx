@@ -4,7 +4,13 @@ import { createRoot } from "react-dom/client";
 import { App, createClient } from "./app";
 import { applyTheme } from "./ui/theme";
 import "./styles/tokens.css";
-import "./ui/ui.css";
+import "./ui/base.css";
+import "./ui/frame.css";
+import "./ui/controls.css";
+import "./ui/panels.css";
+import "./ui/tables.css";
+import "./ui/figures.css";
+import "./ui/states.css";
 import "./chart/chart.css";
 
 applyTheme();
