@@ -1,22 +1,16 @@
 """Tenants, grants, tokens and the audit by the api: who may administer what, and what is put on record."""
 
+import json
 import time
 
 import pytest
 
-from api_client import Client, serving
+from front_rig import Front
 from secondsight.access.identity import Role
-from secondsight.access.metadata import open_metadata
 from secondsight.access.scope import Grant
-from secondsight.access.tokens import TokenSpec, create_token
-from secondsight.api.app import make_app
+from secondsight.access.tokens import TokenSpec
 from secondsight.api.config import ApiConfig
-from secondsight.api.services import make_services
-from secondsight.catalog.load import load_catalog
-from secondsight.clock import ManualClock
-from secondsight.store.client import FlightStore
 
-NOW_MS = 1_700_000_000_000
 SPECS = {
     "admin": TokenSpec(Role.ADMIN, "t1", "admin"),
     "other": TokenSpec(Role.ADMIN, "t2", "other"),
@@ -26,21 +20,12 @@ SPECS = {
 }
 
 
-class Front:
-    """An api whose store is away."""
-
-    def __init__(self, config: ApiConfig) -> None:
-        self.clock = ManualClock(NOW_MS)
-        self.metadata = open_metadata(config.metadata_address)
-        store = FlightStore(config.store_address)
-        self.services = make_services(config, store, self.metadata, load_catalog(), self.clock)
-        self.issued = {name: create_token(self.metadata, spec, NOW_MS) for name, spec in SPECS.items()}
-        self.secrets = {name: issued.secret for name, issued in self.issued.items()}
+class Desk(Front):
+    """An api and its administrators."""
 
     def send(self, method, path, body=None, who="admin", **headers):
-        import json
-
-        sent = {"authorization": f"Bearer {self.secrets.get(who, who)}", "content-type": "application/json"} | headers
+        secret = self.issued[who].secret if who in self.issued else who
+        sent = {"authorization": f"Bearer {secret}", "content-type": "application/json"} | headers
         return self.client.request(method, path, None if body is None else json.dumps(body), sent)
 
     def later(self):
@@ -50,9 +35,7 @@ class Front:
 
 @pytest.fixture
 def front(tmp_path):
-    config = ApiConfig(tmp_path)
-    made = Front(config)
-    with serving(make_app(made.services), config) as made.client:
+    with Desk(ApiConfig(tmp_path), SPECS).served() as made:
         yield made
 
 
@@ -202,14 +185,13 @@ def _entries(front):
     ],
 )
 def test_another_site_cannot_make_a_browser_send_anything(front, headers):
-    client = Client(front.client.port)
-    assert client.post("/v1/session", {"token": front.secrets["admin"]}).status_code == 200
-    json = {"content-type": "application/json"}
+    client = front.open()
+    assert client.post("/v1/session", {"token": front.issued["admin"].secret}).status_code == 200
+    typed = {"content-type": "application/json"}
     for method, path in (("POST", "/v1/tenants"), ("DELETE", "/v1/session"), ("POST", "/v1/session")):
-        answer = client.request(method, path, "{}", json | headers)
+        answer = client.request(method, path, "{}", typed | headers)
         assert answer.status_code == 403
         assert answer.json()["error"]["code"] == "cross_site"
     own = {"origin": f"http://127.0.0.1:{front.client.port}", "sec-fetch-site": "same-origin"}
-    assert client.request("POST", "/v1/tenants", '{"tenantId": "t4"}', json | own).status_code == 201
+    assert client.request("POST", "/v1/tenants", '{"tenantId": "t4"}', typed | own).status_code == 201
     assert front.send("GET", "/v1/tenants", None, **headers).status_code == 200
-    client.close()

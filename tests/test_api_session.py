@@ -4,45 +4,16 @@ import socket
 
 import pytest
 
-from api_client import Client, serving
+from front_rig import NOW_MS, Front
 from secondsight.access.identity import Role
-from secondsight.access.metadata import open_metadata
-from secondsight.access.tokens import TokenSpec, create_token, revoke_token
-from secondsight.api.app import make_app
+from secondsight.access.tokens import TokenSpec, revoke_token
 from secondsight.api.config import ApiConfig
-from secondsight.api.services import make_services
-from secondsight.catalog.load import load_catalog
-from secondsight.clock import ManualClock
-from secondsight.store.client import FlightStore
-
-NOW_MS = 1_700_000_000_000
-
-
-class Front:
-    """An api whose store is away."""
-
-    def __init__(self, config: ApiConfig) -> None:
-        self.clock = ManualClock(NOW_MS)
-        self.metadata = open_metadata(config.metadata_address)
-        store = FlightStore(config.store_address)
-        self.services = make_services(config, store, self.metadata, load_catalog(), self.clock)
-        self.token = create_token(self.metadata, TokenSpec(Role.ADMIN, "t1", "admin"), NOW_MS)
-        self.clients: list[Client] = []
-
-    def open(self) -> Client:
-        """Another browser."""
-        self.clients.append(Client(self.client.port))
-        return self.clients[-1]
 
 
 @pytest.fixture
 def front(tmp_path):
-    config = ApiConfig(tmp_path)
-    made = Front(config)
-    with serving(make_app(made.services), config) as made.client:
+    with Front(ApiConfig(tmp_path), {"admin": TokenSpec(Role.ADMIN, "t1", "admin")}).served() as made:
         yield made
-        for client in made.clients:
-            client.close()
 
 
 def test_a_head_without_end_is_cut_off(front):
@@ -56,7 +27,7 @@ def test_a_head_without_end_is_cut_off(front):
 
 def signed_in(front):
     client = front.open()
-    answer = client.post("/v1/session", {"token": front.token.secret})
+    answer = client.post("/v1/session", {"token": front.issued["admin"].secret})
     assert answer.status_code == 200
     assert client.get("/v1/session").json()["name"] == "admin"
     return client, answer
@@ -67,7 +38,7 @@ def test_the_cookie_is_neither_the_token_nor_kept(front, tmp_path):
     named = answer.headers["set-cookie"].split("; ")
     assert {"HttpOnly", "Path=/", "SameSite=strict", "Max-Age=43200"} <= set(named)
     (value,) = client.cookies.values()
-    assert value != front.token.secret
+    assert value != front.issued["admin"].secret
     assert client.get("/v1/session", headers={"authorization": f"Bearer {value}"}).status_code == 401
     front.metadata.dispose()
     for file in tmp_path.glob("metadata*"):
@@ -76,7 +47,7 @@ def test_the_cookie_is_neither_the_token_nor_kept(front, tmp_path):
 
 def test_a_token_is_no_session(front):
     client = front.open()
-    client.cookies = {"secondsight_session": front.token.secret}
+    client.cookies = {"secondsight_session": front.issued["admin"].secret}
     assert client.get("/v1/session").json()["error"]["code"] == "session_ended"
 
 
@@ -102,7 +73,7 @@ def test_a_session_expires(front):
 
 def test_revoking_a_token_ends_its_sessions(front):
     client, _ = signed_in(front)
-    assert revoke_token(front.metadata, front.token.token_id, NOW_MS)
+    assert revoke_token(front.metadata, front.issued["admin"].token_id, NOW_MS)
     assert client.get("/v1/session").status_code == 401
 
 

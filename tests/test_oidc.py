@@ -2,30 +2,22 @@
 
 import base64
 import json
-from contextlib import ExitStack
 from http.client import HTTPConnection
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from joserfc.jwk import RSAKey
 
-from api_client import Client, serving
+from front_rig import NOW_MS, Front
 from oidc_issuer import issuing
 from secondsight.access.grants import list_grants
-from secondsight.access.metadata import open_metadata
 from secondsight.access.oidc import OidcConfig, OidcRule, erase
 from secondsight.access.scope import Grant, add_grant
 from secondsight.access.signins import local_path
-from secondsight.api.app import make_app
 from secondsight.api.config import ApiConfig
-from secondsight.api.services import make_services
-from secondsight.catalog.load import load_catalog
-from secondsight.clock import ManualClock
 from secondsight.config import build
 from secondsight.errors import Rejected
-from secondsight.store.client import FlightStore
 
-NOW_MS = 1_700_000_000_000
 RULES = (
     OidcRule("groups", "gpu", tenant="t1", teams=("red",), denied_metrics=("gpu_power_watts",)),
     OidcRule("groups", "ops", role="operator", tenant="t1"),
@@ -33,21 +25,10 @@ RULES = (
 )
 
 
-class Front:
+class Signing(Front):
     def __init__(self, folder, issuer) -> None:
         self.issuer = issuer
-        self.clock = ManualClock(NOW_MS)
-        oidc = OidcConfig(issuer.url, issuer.client_id, rules=RULES)
-        self.config = ApiConfig(folder, oidc=oidc)
-        self.metadata = open_metadata(self.config.metadata_address)
-        store = FlightStore(self.config.store_address)
-        self.services = make_services(self.config, store, self.metadata, load_catalog(), self.clock)
-
-    def open(self):
-        """Another browser."""
-        client = Client(self.client.port)
-        self.stack.callback(client.close)
-        return client
+        super().__init__(ApiConfig(folder, oidc=OidcConfig(issuer.url, issuer.client_id, rules=RULES)), {})
 
     def ask(self, token, path="/v1/session"):
         return self.client.get(path, headers={"authorization": f"Bearer {token}"})
@@ -59,10 +40,7 @@ class Front:
 
 @pytest.fixture
 def front(tmp_path):
-    with ExitStack() as stack:
-        made = Front(tmp_path, stack.enter_context(issuing()))
-        made.stack = stack
-        made.client = stack.enter_context(serving(make_app(made.services), made.config))
+    with issuing() as issuer, Signing(tmp_path, issuer).served() as made:
         yield made
 
 
