@@ -67,14 +67,6 @@ export interface Filters {
   model?: string;
 }
 
-/** Metrics that the list of GPUs shows. */
-export const LIST_METRICS = [
-  "gpu_utilization_ratio",
-  "gpu_power_watts",
-  "gpu_temperature_celsius",
-  "gpu_memory_used_bytes",
-] as const;
-
 const PAGE = 2000;
 const FLEET_EVERY_MS = 2000;
 const LIST_EVERY_MS = 5000;

@@ -19,7 +19,6 @@ export type WireEvent = Schemas["EventAnswer"];
 export type WireEventPage = Schemas["EventPage"];
 export type WireFact = Schemas["FactAnswer"];
 export type WireFactPage = Schemas["FactPage"];
-export type WireGap = Schemas["GapAnswer"];
 export type WireGapPage = Schemas["GapPage"];
 export type WireStory = Schemas["StoryAnswer"];
 export type WireLedger = Schemas["LedgerPage"];

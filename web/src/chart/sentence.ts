@@ -44,7 +44,7 @@ function furthest(values: readonly Cell[], middle: number): number {
 }
 
 /** The furthest excursion from the median: the run around it that stays beyond half its height. */
-export function excursion(facts: Facts, middle: number): Excursion | null {
+function excursion(facts: Facts, middle: number): Excursion | null {
   const at = furthest(facts.values, middle);
   const extreme = facts.values[at];
   if (extreme === null || extreme === undefined || Math.abs(extreme - middle) < facts.noise) return null;

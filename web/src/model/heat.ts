@@ -3,7 +3,7 @@
 /** Where the eight steps begin for temperature: ordinary values stay quiet, the last 20 degrees have hue. */
 const STEPS_CELSIUS = [30, 42, 54, 66, 73, 78, 83, 88];
 
-export const HEAT_STEPS = 8;
+const HEAT_STEPS = 8;
 
 /** Step of the scale, 0 to 7; null where the value is missing. */
 export function heatStep(celsius: number | null | undefined): number | null {

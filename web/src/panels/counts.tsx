@@ -106,7 +106,7 @@ export function Counts({ sums, catalog }: CountsProps) {
 }
 
 /** The cluster with most that is wrong; null where nothing is. */
-export function worstCluster(clusters: readonly PlaceSums[]): PlaceSums | null {
+function worstCluster(clusters: readonly PlaceSums[]): PlaceSums | null {
   const [worst] = clusters.slice().sort((a, b) => weightOf(b.health) - weightOf(a.health));
   return worst === undefined || weightOf(worst.health) === 0 ? null : worst;
 }

@@ -21,7 +21,7 @@ function holds(event: Happening, at: number | null): boolean {
 }
 
 /** The gravest finding by GPU that lasts at an instant. */
-export function lastingByGpu(events: readonly Happening[], at: number | null): Lasting {
+function lastingByGpu(events: readonly Happening[], at: number | null): Lasting {
   const found = new Map<string, Happening>();
   for (const event of events) {
     if (event.gpu === "" || !holds(event, at)) continue;

@@ -12,7 +12,7 @@ const WIDTH = 96;
 const HEIGHT = 18;
 
 /** Path of the values from left to right, broken where one is missing. */
-export function sparkPath(values: readonly Cell[], low: number, high: number): string {
+function sparkPath(values: readonly Cell[], low: number, high: number): string {
   const step = WIDTH / Math.max(1, values.length - 1);
   const span = Math.max(high - low, Number.EPSILON);
   let path = "";

@@ -49,7 +49,7 @@ export function scaleFor(metric: string, unit: Unit, largest: number): Scale {
 }
 
 /** Digits after the point, so that three figures carry the value. */
-export function decimalsFor(shown: number): number {
+function decimalsFor(shown: number): number {
   const size = Math.abs(shown);
   if (size >= 100 || size === 0) return 0;
   if (size >= 10) return Number.isInteger(shown) ? 0 : 1;

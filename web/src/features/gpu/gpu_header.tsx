@@ -52,7 +52,7 @@ function Fact({ name, value, than }: FactProps) {
 }
 
 /** What the newest values say beside their limits. */
-export function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): FactProps[] {
+function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): FactProps[] {
   const at = (metric: string) => newest(columns?.values[metric]);
   const say = (metric: string, value: number | null) => formatValue(value, metric, unitOf(catalog, metric));
   const temperature = at("gpu_temperature_celsius");

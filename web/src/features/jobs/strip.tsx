@@ -40,7 +40,7 @@ interface Places {
 }
 
 /** Where each row stands; hosts are set apart. */
-export function placeRows(rows: readonly StripRow[]): Places {
+function placeRows(rows: readonly StripRow[]): Places {
   const rowPx = Math.max(3, Math.min(14, Math.floor(HEIGHT_PX / Math.max(rows.length, 1))));
   const tops: number[] = [];
   const hosts: { host: string; top: number; rows: number }[] = [];

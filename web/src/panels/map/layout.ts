@@ -113,7 +113,7 @@ function groupBy<T>(items: readonly T[], key: (item: T) => string): [string, T[]
 }
 
 /** GPUs by where they are; numbers are places in the list. */
-export function groupGpus(gpus: readonly MapGpu[]): Cluster[] {
+function groupGpus(gpus: readonly MapGpu[]): Cluster[] {
   const all = gpus.map((gpu, at) => ({ ...gpu, at }));
   return groupBy(all, (gpu) => gpu.cluster).map(([name, inCluster]) => ({
     name,

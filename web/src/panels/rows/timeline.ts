@@ -62,7 +62,7 @@ function newestOf(columns: Columns, metric: string | undefined): Cell {
 }
 
 /** Lines of a row that were reported at least once. */
-export function reportedLines(spec: RowSpec, columns: Columns): readonly RowLine[] {
+function reportedLines(spec: RowSpec, columns: Columns): readonly RowLine[] {
   return spec.lines.filter((line) => newest(columns.values[columnOf(line)]) !== null);
 }
 

@@ -15,7 +15,7 @@ interface Level {
 }
 
 /** Levels wider than the window, widest first. */
-export function levelsAbove(span: { from: number; to: number }, now: number): Level[] {
+function levelsAbove(span: { from: number; to: number }, now: number): Level[] {
   const day = Math.floor(span.from / DAY_MS) * DAY_MS;
   const hour = Math.floor(span.from / HOUR_MS) * HOUR_MS;
   const end = Math.max(now, span.to);
