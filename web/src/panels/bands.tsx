@@ -1,8 +1,9 @@
 /** Four bands of all GPUs of some place: average, 95th percentile, extremes, and the average a week before. */
 
-import { type UseQueryResult, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { memo, useMemo, useState } from "react";
 import { type Band, bandName, bandsQuery } from "../api/bands";
+import { combined } from "../api/combined";
 import { type Catalog, catalogQuery, type Filters, unitOf } from "../api/fleet";
 import { type Answer, align } from "../api/series";
 import { spreadLabels, type YRange } from "../chart/axis";
@@ -234,14 +235,6 @@ function useBands({ view, ready, filters }: BandsProps) {
   return { ...now, found };
 }
 
-function combined(results: readonly UseQueryResult<Answer>[]) {
-  return {
-    answers: results.map((result) => result.data),
-    error: results.find((result) => result.error !== null)?.error ?? null,
-    retry: () => results.forEach((result) => void result.refetch()),
-  };
-}
-
 function Placeholders() {
   return THEMES.map((theme) => (
     <section key={theme.metric} className="panel band" aria-label={theme.title}>
@@ -256,7 +249,7 @@ function Placeholders() {
 export function Bands(props: BandsProps) {
   const { view, of, marker = null } = props;
   const { data: catalog } = useQuery(catalogQuery);
-  const { found, error, retry } = useBands(props);
+  const { found, error, refetch } = useBands(props);
   const [cursor] = useState(createCursor);
   const zoom = useSteady(view.actions.zoom);
   const zoomOut = useSteady(view.actions.zoomOut);
@@ -265,7 +258,7 @@ export function Bands(props: BandsProps) {
     if (error === null) return <div className="bands">{Placeholders()}</div>;
     return (
       <section className="panel bands-failed">
-        <ErrorState failure={toFailure(error)} onRetry={retry} />
+        <ErrorState failure={toFailure(error)} onRetry={refetch} />
       </section>
     );
   }

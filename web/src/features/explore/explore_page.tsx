@@ -2,13 +2,13 @@
 
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
+import { combined } from "../../api/combined";
 import { type Catalog, catalogQuery } from "../../api/fleet";
 import { groupedAddress, groupedQuery } from "../../api/grouped";
 import { ageNow } from "../../api/meta";
 import { healthOf } from "../../panels/health";
 import { joinAnswers } from "../../panels/rows/row_templates";
 import { TimelinePanel } from "../../panels/rows/timeline_panel";
-import { combined } from "../../panels/rows/use_rows";
 import { CopyAs, toCurl } from "../../ui/copy_as";
 import { Page } from "../../ui/page";
 import { Skeleton } from "../../ui/states";

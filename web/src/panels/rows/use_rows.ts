@@ -2,7 +2,8 @@
 
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { type Grouped, type GroupedRequest, groupedQuery } from "../../api/grouped";
+import { combined } from "../../api/combined";
+import { type GroupedRequest, groupedQuery } from "../../api/grouped";
 import type { Answering } from "../../ui/panel";
 import { fillRows, joinAnswers, type RowTemplate } from "./row_templates";
 import type { RowSpec } from "./spec";
@@ -11,24 +12,6 @@ import type { Drawn } from "./timeline";
 export interface Rows {
   query: Answering<Drawn>;
   specs: RowSpec[];
-}
-
-type Result = {
-  data: Grouped | undefined;
-  error: Error | null;
-  errorUpdatedAt: number;
-  refetch: () => unknown;
-};
-
-/** The answers of several requests, and what the first that failed says. */
-export function combined(results: readonly Result[]) {
-  const failed = results.find((result) => result.error !== null);
-  return {
-    answers: results.map((result) => result.data),
-    error: failed?.error ?? null,
-    errorUpdatedAt: failed?.errorUpdatedAt ?? 0,
-    refetch: () => results.forEach((result) => void result.refetch()),
-  };
 }
 
 /** Rows of what is there; a kind that nothing reports costs no room. */
