@@ -1,25 +1,23 @@
 """What tests of questions share: the caller's names, a planner over the five views, a store behind the guard."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from guard_fixture import LIMITS, NOW_MS, registry, scope
 from secondsight.ask.followup import with_context
+from secondsight.ask.known import Known
 from secondsight.ask.plan import Planner
 from secondsight.ask.question import Question
-from secondsight.ask.reading import Known, read
+from secondsight.ask.reading import read
 from secondsight.ask.run import Rows
 from secondsight.ask.views import views_of
 from secondsight.ask.vocabulary import load_vocabulary
 from secondsight.catalog.load import load_catalog
 from secondsight.guard.check import guard
+from small_fleet import Engine, Size
 
 KNOWN = Known(
     {
@@ -48,37 +46,15 @@ def plan(question: str, zone: str = "UTC", context: Sequence[str] = (), now_ms: 
     return planner().plan(with_context(readings), now_ms)
 
 
-class Engine:
-    """One set of rows in a process of its own."""
-
-    def __init__(self, rows: str) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("ask_store.py")), rows]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def ask(self, sql: str) -> tuple[tuple[Any, ...], ...]:
-        """Return the rows of a statement, in their order."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(sql) + "\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        assert not answer["error"], (sql, answer["error"])
-        return tuple(tuple(_plain(cell) for cell in row) for row in answer["rows"])
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(30)
-        self._process.stdout.close()
+SIZE = Size(288_000, 40_000, 1_000, 20_000)
+"""An hour of raw rows, one a second."""
 
 
 class Store:
     """Rows of everyone, and rows of the caller alone, each in a process of its own."""
 
     def __init__(self) -> None:
-        self._full, self._caller = Engine("full"), Engine("caller")
+        self._full, self._caller = Engine("full", SIZE), Engine("caller", SIZE)
         self.sent: list[str] = []
 
     def __enter__(self) -> "Store":
@@ -92,17 +68,20 @@ class Store:
         """Run a statement as the caller: through the guard, on the rows of everyone."""
         guarded = guard(sql, scope(), registry(), NOW_MS, LIMITS)
         self.sent.append(guarded.sql)
-        rows = self._full.ask(guarded.sql)
+        rows = _plain(self._full.rows(guarded.sql))
         return Rows(tuple(output.name for output in guarded.outputs), rows[: LIMITS.rows], len(rows) > LIMITS.rows)
 
     def expected(self, sql: str) -> tuple[tuple[Any, ...], ...]:
         """Return the rows of a statement as it stands, on the caller's rows alone."""
-        return self._caller.ask(sql)
+        return _plain(self._caller.rows(sql))
 
 
-def _plain(cell: Any) -> Any:
-    """Return a cell as Arrow would give it: JSON writes wide integers as text."""
-    return int(cell) if isinstance(cell, str) and cell.isdigit() and len(cell) < 19 else cell
+def _plain(rows: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
+    """Return cells as Arrow would give them: JSON writes wide integers as text."""
+    return tuple(
+        tuple(int(cell) if isinstance(cell, str) and cell.isdigit() and len(cell) < 19 else cell for cell in row)
+        for row in rows
+    )
 
 
 def ms(text: str) -> int:

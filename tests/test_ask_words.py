@@ -16,7 +16,7 @@ from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.compile import Column, Statement
 from secondsight.ask.ground import is_grounded
 from secondsight.ask.question import DERIVED, Question, Treatment
-from secondsight.ask.run import Table
+from secondsight.ask.tables import Table
 from secondsight.ask.timewords import TimeReader
 from secondsight.ask.tokens import tokenise
 from secondsight.ask.vocabulary import load_vocabulary

@@ -11,8 +11,8 @@ from secondsight.api.sql import Asker, off_loop
 from secondsight.ask.answer import Answer, Asked
 from secondsight.ask.format import column_words, measure_words
 from secondsight.ask.question import Question
-from secondsight.ask.run import Table
 from secondsight.ask.service import QUESTION_CHARACTERS, Told
+from secondsight.ask.tables import Table
 from secondsight.query.times import format_time
 
 CONTEXT_TURNS = 10

@@ -13,11 +13,13 @@ from secondsight.ask.followup import TURNS_MAXIMUM, with_context
 from secondsight.ask.format import measure_words
 from secondsight.ask.ground import grounded
 from secondsight.ask.help import catalogue_table
+from secondsight.ask.known import Known
 from secondsight.ask.plan import Planner
 from secondsight.ask.question import Kind, Question, Stat, Treatment
-from secondsight.ask.reading import Known, Reading, read
+from secondsight.ask.reading import Reading, read
 from secondsight.ask.rules import refuse
-from secondsight.ask.run import Ran, Runner, Table, run_statements
+from secondsight.ask.run import Ran, Runner, run_statements
+from secondsight.ask.tables import Table
 from secondsight.ask.tell import caveats_of, sentences_of
 from secondsight.errors import Rejected
 

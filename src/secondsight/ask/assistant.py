@@ -14,6 +14,7 @@ from secondsight.ask.compile import Column
 from secondsight.ask.form import FORM_CHARACTERS, Draft, draft_of
 from secondsight.ask.format import column_words
 from secondsight.ask.ground import grounded
+from secondsight.ask.known import Known
 from secondsight.ask.models import LanguageModel, Message
 from secondsight.ask.plan import Planner
 from secondsight.ask.prompt import (
@@ -25,8 +26,8 @@ from secondsight.ask.prompt import (
     result_message,
 )
 from secondsight.ask.question import Chart, Question, Treatment
-from secondsight.ask.reading import Known
-from secondsight.ask.run import Rows, Runner, Table, plain_cell
+from secondsight.ask.run import Rows, Runner
+from secondsight.ask.tables import Table, plain_cell
 from secondsight.ask.verified import verified_examples
 from secondsight.errors import Permanent, Rejected, Retryable
 

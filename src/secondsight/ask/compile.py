@@ -29,8 +29,6 @@ from secondsight.ask.units import Shown, shown_in
 from secondsight.ask.views import Views
 from secondsight.guard.registry import View
 
-GROUPS_MAXIMUM = 10_000
-
 
 class Fold(StrEnum):
     """What is done with the figures of a group's instants."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from secondsight.ask.defaults import natural_bucket
+from secondsight.ask.known import NAMED_COLUMNS
 from secondsight.ask.measures import (
     QUANTILES,
     base_unit,
@@ -20,7 +21,7 @@ from secondsight.ask.question import (
     Stat,
     Treatment,
 )
-from secondsight.ask.reading import NAMED_COLUMNS, Reading
+from secondsight.ask.reading import Reading
 from secondsight.ask.rules import clarify, is_bare_errors
 from secondsight.ask.units import shown_in
 from secondsight.ask.views import Views

@@ -15,8 +15,8 @@ from secondsight.ask.compile import Column, Statement, compile_figures
 from secondsight.ask.figures import weighted_mean
 from secondsight.ask.format import figure
 from secondsight.ask.question import ERROR_EVENTS, Kind, Measure, Question, Stat
-from secondsight.ask.run import Cell, Table
 from secondsight.ask.sqltext import held, query, within
+from secondsight.ask.tables import Cell, Table
 from secondsight.ask.views import Views
 from secondsight.query.times import format_time
 

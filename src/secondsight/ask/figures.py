@@ -1,5 +1,6 @@
 """Write the expression of one figure of a group of rows, by what a view holds and what the metric's kind allows."""
 
+from secondsight.ask.known import NAMED_COLUMNS
 from secondsight.ask.measures import UTILISATION
 from secondsight.ask.question import (
     BUSY_GPU_HOURS,
@@ -15,7 +16,6 @@ from secondsight.ask.question import (
     Measure,
     Stat,
 )
-from secondsight.ask.reading import NAMED_COLUMNS
 from secondsight.ask.sqltext import number
 from secondsight.ask.views import Views
 from secondsight.errors import Rejected

@@ -11,6 +11,7 @@ from typing import Any
 
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.defaults import assumed_range, choose, natural_bucket
+from secondsight.ask.known import NAMED_COLUMNS, Known
 from secondsight.ask.measures import QUANTILES, unit_of
 from secondsight.ask.plan import Planner
 from secondsight.ask.question import (
@@ -26,7 +27,6 @@ from secondsight.ask.question import (
     Stat,
     Treatment,
 )
-from secondsight.ask.reading import NAMED_COLUMNS, Known
 from secondsight.ask.rules import clarify, no_such_name, refuse, unanswerable
 from secondsight.ask.timewords import TimeReader
 from secondsight.ask.tokens import tokenise

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from secondsight.ask.calendar import zone_of
 from secondsight.ask.compile import Column
 from secondsight.ask.question import Measure, Range, Stat
-from secondsight.ask.run import Cell
+from secondsight.ask.tables import Cell
 
 METRIC_WORDS: Mapping[str, str] = {
     "gpus": "GPUs",

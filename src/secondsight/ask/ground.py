@@ -7,7 +7,7 @@ part of what was asked (a range, a limit, a name). Every other number makes the 
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from secondsight.ask.run import Cell, Table
+from secondsight.ask.tables import Cell, Table
 
 _NUMBER = re.compile(r"(?<![\w.])[-+\u2212]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _WORDS = re.compile(

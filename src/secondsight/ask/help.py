@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from secondsight.ask.compile import Column
 from secondsight.ask.format import metric_words
 from secondsight.ask.question import ERROR_EVENTS, GPU_HOURS
-from secondsight.ask.run import Table
+from secondsight.ask.tables import Table
 from secondsight.ask.views import Views
 from secondsight.guard.registry import MetricKind
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from secondsight.access.scope import Scope
-from secondsight.ask.reading import Known
+from secondsight.ask.known import Known
 from secondsight.model import EntityKind
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span

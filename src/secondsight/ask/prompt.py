@@ -11,7 +11,7 @@ from secondsight.ask.form import SCHEMA
 from secondsight.ask.format import metric_words
 from secondsight.ask.models import Message
 from secondsight.ask.question import DERIVED
-from secondsight.ask.run import Table
+from secondsight.ask.tables import Table
 from secondsight.ask.verified import Verified
 from secondsight.ask.views import Views
 from secondsight.errors import Rejected

@@ -4,57 +4,21 @@ A name counts as known only if it is among the things that the caller may see; e
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from secondsight.ask.calendar import Calendar, zone_of
+from secondsight.ask.known import NAMED_COLUMNS, Known
+from secondsight.ask.links import SPELT, events_of, links_of, metrics_of, terms_of
 from secondsight.ask.question import Bucket, Range, Ranking
-from secondsight.ask.timewords import NUMBERS, UNITS, TimeFound, TimeReader
+from secondsight.ask.timetokens import NUMBERS, UNITS
+from secondsight.ask.timewords import TimeFound, TimeReader
 from secondsight.ask.tokens import Token, tokenise
 from secondsight.ask.vocabulary import Match, Vocabulary
 
-NAMED_COLUMNS = ("cluster_id", "host_id", "gpu_id", "job_id", "workload_id", "owner_team", "model")
 _NAME_SHAPE = re.compile(r"(?=[\w.-]*[a-z])(?=[\w.-]*[\d_-])[a-z][\w.-]*[\w]", re.ASCII)
-_PRODUCT = re.compile(r"[a-z]{1,4}\d{1,4}[a-z]?", re.ASCII)
 _LIMIT_WORDS_BETWEEN = 3
 _ROWS_MAXIMUM = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Names of things that the caller may see, by column; tenants are those of the caller."""
-
-    names: Mapping[str, frozenset[str]]
-    tenants: frozenset[str] = frozenset()
-    _by_word: Mapping[str, tuple[tuple[str, str], ...]] = field(init=False, repr=False, compare=False)
-    _words: frozenset[str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Index the names by their small letters."""
-        found: dict[str, list[tuple[str, str]]] = {}
-        for column in NAMED_COLUMNS:
-            for name in self.names.get(column, ()):
-                found.setdefault(name.lower(), []).append((column, name))
-        for name in self.names.get("model", ()):
-            for part in _product_words(name):
-                found.setdefault(part, []).append(("model", name))
-        object.__setattr__(self, "_by_word", {word: tuple(pairs) for word, pairs in found.items()})
-        object.__setattr__(self, "_words", frozenset(found) | {name.lower() for name in self.tenants})
-
-    def columns_of(self, word: str) -> tuple[tuple[str, str], ...]:
-        """Return the columns that hold a name, whatever its case, with the name as it is written there."""
-        return self._by_word.get(word) or self._by_word.get(word.removesuffix("s"), ())
-
-    def words(self) -> frozenset[str]:
-        """Return every name in small letters."""
-        return self._words
-
-
-def _product_words(name: str) -> list[str]:
-    """Return the words of a product's name that tell it apart: `h100` of `NVIDIA H100 80GB HBM3`."""
-    words = name.lower().split()
-    return [word for word in words if len(words) > 1 and _PRODUCT.fullmatch(word)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +126,17 @@ class _Reader:
         """Return all that was found."""
         self._take_names()
         matches = self._matches()
-        terms = _terms(matches)
+        terms = terms_of(matches)
         self._take_numbers(matches)
-        events = _events(terms, self._codes)
-        links = _links(matches, self._tokens)
+        events = events_of(terms, self._codes)
+        links = links_of(matches, self._tokens)
         recurring = [found.stretch for found in self._times if found.stretch.recurring]
         days = [one.weekdays for one in recurring if one.weekdays]
         return Reading(
             text=self._text,
             zone=self._zone,
             words=tuple(token.word for token in self._tokens),
-            metrics=_metrics(matches, terms),
+            metrics=metrics_of(matches),
             aggregates=terms.get("aggregate", ()),
             dimensions=links["by"],
             asked=links["which"],
@@ -339,7 +303,7 @@ class _Reader:
         words = [token.word for token in self._tokens]
         rows = self._rows
         if rows is None and rank:
-            rows = next((int(NUMBERS[word]) for word in words if word in _SPELT), None)
+            rows = next((int(NUMBERS[word]) for word in words if word in SPELT), None)
         if not rank:
             return Ranking(min(rows, _ROWS_MAXIMUM)) if rows and rows > 1 else None
         down = rank[0] in ("top", "hot")
@@ -386,9 +350,6 @@ class _Reader:
         return self._tokens[index].word if 0 <= index < len(self._tokens) else ""
 
 
-_SPELT = frozenset({"two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twenty", "fifteen"})
-
-
 def _zone(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
     """Return the zone that a question names itself: a place before or after `time`, or a zone's own name."""
     for token in tokens:
@@ -408,87 +369,3 @@ def _is_zone_name(text: str) -> bool:
 
 def _inside(index: int, matches: Sequence[Match]) -> bool:
     return any(match.start <= index < match.end for match in matches)
-
-
-def _terms(matches: Sequence[Match]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
-    for match in matches:
-        for term in match.terms:
-            found.setdefault(term.table, {})[term.value] = None
-    return {table: tuple(values) for table, values in found.items()}
-
-
-def _metrics(matches: Sequence[Match], terms: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the metrics of phrases that mean no event; a word that is a place's or event's as well gives way."""
-    del terms
-    found: dict[str, None] = {}
-    for match in matches:
-        tables = {term.table for term in match.terms}
-        if not tables & {"event", "vague"}:
-            found |= dict.fromkeys(term.value for term in match.terms if term.table == "metric")
-    return tuple(found)
-
-
-def _events(terms: Mapping[str, tuple[str, ...]], codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for value in terms.get("event", ()):
-        column, _, word = value.partition("=")
-        found[column] = (*found.get(column, ()), word)
-    if codes:
-        found["code"] = tuple(dict.fromkeys(codes))
-    return found
-
-
-def _links(matches: Sequence[Match], tokens: Sequence[Token]) -> dict[str, tuple[str, ...]]:
-    """Return the columns after `by`-words and after `which`-words; a list of nouns belongs to the word before it.
-
-    What `how many` counts is looked for as well, where it is a thing in the plural.
-    """
-    found: dict[str, dict[str, None]] = {"by": {}, "which": {}}
-    link, last = "", -1
-    ranked = any(term.table == "rank" for match in matches for term in match.terms)
-    for match in matches:
-        first: Any = {term.table: term.value for term in reversed(match.terms)}
-        opened = _opens(first)
-        if opened:
-            link, last = opened, match.end
-        elif first.get("noun") in _GROUPED and ranked and _is_numbered(match, tokens):
-            found["which"][first["noun"]] = None
-        elif first.get("noun") in _GROUPED and link and match.start - last <= 2:
-            if link != "count" or _is_plural(match, tokens):
-                found["which" if link == "count" else link][first["noun"]] = None
-            link, last = ("" if link == "count" else link), match.end
-        elif "noun" not in first and link == "by" and not _is_joining(match, tokens):
-            link = ""
-        elif link == "which" and match.start - last <= 1:
-            last = match.end
-    return {name: tuple(columns) for name, columns in found.items()}
-
-
-def _opens(first: Mapping[str, str]) -> str:
-    """Return what a phrase asks of the nouns behind it: one row of each, which one, or how many."""
-    if "link" in first:
-        return first["link"]
-    if first.get("aggregate") == "count":
-        return "count"
-    return "which" if "rank" in first else "by" if "bucket" in first else ""
-
-
-_GROUPED = frozenset({*NAMED_COLUMNS, "kind", "code", "severity"})
-
-
-def _is_plural(match: Match, tokens: Sequence[Token]) -> bool:
-    return tokens[match.end - 1].word.endswith("s")
-
-
-def _is_numbered(match: Match, tokens: Sequence[Token]) -> bool:
-    """Tell whether a number of things is looked for: `the ten GPUs with the highest power`."""
-    before = tokens[match.start - 1] if match.start else None
-    return before is not None and (before.kind == "number" or before.word in _SPELT) and _is_plural(match, tokens)
-
-
-def _is_joining(match: Match, tokens: Sequence[Token]) -> bool:
-    return all(token.word in ("and", ",", "or") for token in tokens[match.start : match.end])
-
-
-Reader = Callable[[str], Reading]

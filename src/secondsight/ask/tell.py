@@ -13,7 +13,8 @@ from secondsight.ask.format import column_words, figure, local_time, measure_wor
 from secondsight.ask.jobs import STRAGGLER_BELOW_RATIO
 from secondsight.ask.question import ERROR_EVENTS, Bucket, Kind, Question, Stat
 from secondsight.ask.reading import Reading
-from secondsight.ask.run import RATE, Cell, Table
+from secondsight.ask.run import RATE
+from secondsight.ask.tables import Cell, Table
 from secondsight.ask.views import Views
 
 LISTED = 5

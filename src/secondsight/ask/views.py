@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from secondsight.ask.question import DERIVED, ERROR_EVENTS
+from secondsight.ask.question import DERIVED
 from secondsight.errors import Rejected
-from secondsight.guard.registry import MetricKind, Registry, Role, View
+from secondsight.guard.registry import MetricKind, Registry, View
 
 PLACE_COLUMNS = frozenset({"host_id", "gpu_id"})
 """Columns that the views of clusters do not have."""
@@ -90,14 +90,3 @@ def views_of(registry: Registry) -> Views:
         raise Rejected("bad_registry", "the registry lacks a view that questions need", "see the guide of guarded SQL")
     ordered = tuple(sorted(clusters, key=lambda view: view.grain_seconds))
     return Views(registry, raw[0], fine[0], ordered, events[0])
-
-
-def is_event(metric: str) -> bool:
-    """Tell whether a measure counts events."""
-    return metric == ERROR_EVENTS
-
-
-def dimension_columns(view: View) -> frozenset[str]:
-    """Return the columns of a view by which rows may be grouped."""
-    roles = (Role.DIMENSION, Role.SCOPE, Role.CODE)
-    return frozenset(column.name for column in view.columns if column.role in roles)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from secondsight.ask.defaults import assumed_range
+from secondsight.ask.known import NAMED_COLUMNS
 from secondsight.ask.measures import (
     metrics_of,
     with_units,
@@ -17,7 +18,7 @@ from secondsight.ask.question import (
     Ranking,
     Treatment,
 )
-from secondsight.ask.reading import NAMED_COLUMNS, Reading
+from secondsight.ask.reading import Reading
 from secondsight.ask.rules import clarify, vague
 from secondsight.ask.views import Views
 from secondsight.ask.vocabulary import Vocabulary
