@@ -1,5 +1,6 @@
 """Start the product for a benchmark and account for what its processes use."""
 
+import json
 import os
 import platform
 import shutil
@@ -9,10 +10,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 TICK_HZ = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -109,6 +111,18 @@ def versions() -> dict[str, str]:
 def load_average() -> float:
     """Return the machine's load over the last minute: a figure taken beside other work says so."""
     return os.getloadavg()[0]
+
+
+def report(name: str, measured: Callable[[Path], Any], others: Mapping[str, str] | None = None) -> None:
+    """Measure in an empty folder; print what the figures depend on, and one JSON line of them."""
+    print(f"versions {json.dumps({**versions(), **(others or {})})}")
+    print(f"load average before {load_average():.2f}", flush=True)
+    folder = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
+    try:
+        figures = measured(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps({"name": name, "figures": figures}))
 
 
 def _cpu_seconds(pid: int) -> float:

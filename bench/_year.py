@@ -20,7 +20,7 @@ from secondsight.catalog.members import Merge, keeps_sketch, members
 from secondsight.clock import SystemClock
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
-from secondsight.rollup.watch import newest_blocks
+from secondsight.store.blocks import newest_blocks
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.clusters import pooled_members
 from secondsight.store.coarse import LEVELS, MAPS, sketch_columns

@@ -9,9 +9,7 @@ instant, so that nothing is kept. `quiet_ms` is what an eleventh tenant waits fo
 
 import json
 import os
-import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -77,14 +75,8 @@ class Client:
 def main() -> None:
     """Fill both, ask, and print one JSON line."""
     program = _victoria.binary()
-    print(f"versions {json.dumps(_platform.versions() | {'victoria-metrics': _victoria.version_of(program)})}")
-    print(f"load average before {_platform.load_average():.2f}", flush=True)
-    folder = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
-    try:
-        figures = _measured(folder, program)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps({"name": "api", "figures": figures}))
+    others = {"victoria-metrics": _victoria.version_of(program)}
+    _platform.report("api", lambda folder: _measured(folder, program), others)
 
 
 def _measured(folder: Path, program: Path) -> dict[str, Any]:

@@ -6,11 +6,8 @@ GPU and metric each time, as the api asks it, with a process of cold reads that 
 files were not planned before; a cluster's average by minutes stands beside it.
 """
 
-import json
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,18 +44,6 @@ REPEATS = 10 if layout.QUICK else 60
 NOW_MS = layout.START_MS + 30 * DAY_MS
 METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 END_MS = layout.START_MS + layout.SECONDS * 1000
-
-
-def main() -> None:
-    """Fill, ask, and print one JSON line."""
-    print(f"versions {json.dumps(_platform.versions())}")
-    print(f"load average before {_platform.load_average():.2f}")
-    folder = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
-    try:
-        figures = _measured(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps({"name": "cold", "figures": figures}))
 
 
 def _measured(folder: Path) -> dict[str, float]:
@@ -173,5 +158,5 @@ def _timed(ask: Callable[[int], Answer], times: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    _platform.report("cold", _measured)
     os._exit(0)  # the engine's threads have nothing left to do

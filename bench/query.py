@@ -9,10 +9,8 @@ Questions about what is not built yet are null.
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,18 +81,6 @@ class Client:
         if response.status != 200:
             raise SystemExit(f"{path}: {response.status} {body[:300]!r}")
         return body
-
-
-def main() -> None:
-    """Fill, ask quietly, ask under load, and print one JSON line."""
-    print(f"versions {json.dumps(_platform.versions())}")
-    print(f"load average before {_platform.load_average():.2f}")
-    folder = Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
-    try:
-        figures = _measured(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps({"name": "query", "figures": figures}))
 
 
 def _measured(folder: Path) -> dict[str, Any]:
@@ -254,4 +240,4 @@ def _sending(running: _platform.Running, hosts: int, batches: int, *more: str) -
 
 
 if __name__ == "__main__":
-    main()
+    _platform.report("query", _measured)
