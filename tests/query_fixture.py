@@ -12,8 +12,12 @@ from secondsight.access.identity import Role
 from secondsight.access.scope import Scope
 from secondsight.catalog.load import Catalog, load_catalog
 from secondsight.catalog.metric import RollupSet
+from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
 from secondsight.process.counters import starts_at_zero
+from secondsight.query.answer import Answer
+from secondsight.query.request import Filters, QueryText
+from secondsight.rollup.run import SEEN_SECONDS, Roller
 from secondsight.store.schema import table
 
 T0 = 1_700_000_400_000
@@ -277,6 +281,40 @@ def insert_allocation(store: Any, row: Row, start_ms: int, end_ms: int | None = 
                 "version": pa.array([1], pa.uint32()),
             }
         ),
+    )
+
+
+def insert_seen(store: Any, rows: Iterable[Row], from_ms: int, to_ms: int) -> None:
+    """Tell of every series that it is an entity with an owner, and of every host that all of it is here."""
+    items = list(rows)
+    for row in {row.series: row for row in items}.values():
+        insert_entity(store, row, from_ms)
+        insert_allocation(store, row, from_ms)
+    for row in {row.host: row for row in items}.values():
+        insert_progress(store, row, to_ms - 1000, to_ms)
+
+
+def roll_coarse(store: Any, now_ms: int, steps: int) -> None:
+    """Let the rollups of 5 min and more be made of those of 30 s."""
+    clock = ManualClock(now_ms)
+    roller = Roller(store, load_catalog(), clock)
+    for _ in range(steps):
+        roller.step()
+        clock.move(SEEN_SECONDS)
+
+
+def asked(metric: str, from_ms: int, to_ms: int, **fields: Any) -> QueryText:
+    """Return a question; of its fields, those that filter are told apart."""
+    filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
+    rest = {name: value for name, value in fields.items() if name not in filters}
+    return QueryText(metric, filters, **({"from_": str(from_ms), "to": str(to_ms)} | rest))
+
+
+def series_of(answer: Answer) -> list[Any]:
+    """Return the series of an answer with figures to 12 digits, in one order."""
+    return sorted(
+        (sorted(one.labels.items()), one.times_ms.tolist(), [f"{value:.12g}" for value in one.values.tolist()])
+        for one in answer.series
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from query_fixture import (
     T0,
     Row,
+    asked,
     insert_allocation,
     insert_entity,
     insert_progress,
@@ -28,7 +29,7 @@ from secondsight.query.compile import compile_series
 from secondsight.query.fleet import compile_newest
 from secondsight.query.inventory import compile_progress, compile_rewrites
 from secondsight.query.plan import Situation, Span, plan_series
-from secondsight.query.request import Filters, Format, QueryText, parse_query
+from secondsight.query.request import Filters, Format, parse_query
 from secondsight.query.rows import compile_rows
 from secondsight.query.run import QueryRunner, compile_silent
 from secondsight.query.scoped import ScopedTables
@@ -99,9 +100,7 @@ def store(tmp_path_factory: pytest.TempPathFactory):
 
 
 def text(metric=GAUGE, **fields):
-    filters = {name: value for name, value in fields.items() if name in Filters.__slots__}
-    rest = {name: value for name, value in fields.items() if name not in filters}
-    return QueryText(metric, filters, **({"from_": str(T0), "to": str(T0 + 600_000)} | rest))
+    return asked(metric, T0, T0 + 600_000, **fields)
 
 
 def ask(store, scope=None, /, metric=GAUGE, **fields):
