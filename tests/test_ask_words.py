@@ -1,7 +1,6 @@
 """Words of time as data, and what must be true of every text that anybody may send."""
 
 import json
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from ask_rig import KNOWN, plan, planner
 from guard_fixture import LIMITS, NOW_MS, registry, scope
 from secondsight.ask.analyses import compile_question
 from secondsight.ask.calendar import Calendar, zone_of
-from secondsight.ask.compile import Column, Statement
+from secondsight.ask.compile import Column
 from secondsight.ask.ground import is_grounded
-from secondsight.ask.question import DERIVED, Question, Treatment
+from secondsight.ask.question import DERIVED, Treatment
 from secondsight.ask.tables import Table
 from secondsight.ask.timewords import TimeReader
 from secondsight.ask.tokens import tokenise
@@ -61,22 +60,14 @@ def test_whatever_words_come_the_sql_passes_the_guard(text: str) -> None:
     if question.treatment is not Treatment.ANSWER:
         assert question.message
         return
-    with suppress(NotMeasured):
-        for one in _compiled(question):
-            guard(one.sql, scope(), registry(), NOW_MS, LIMITS)
-
-
-class NotMeasured(Exception):
-    """The views have no column that a question needs."""
-
-
-def _compiled(question: Question) -> tuple[Statement, ...]:
     try:
-        return compile_question(question, planner().views, NOW_MS)
+        statements = compile_question(question, planner().views, NOW_MS)
     except Rejected as error:
-        if error.code != "not_measured":
+        if error.code != "not_measured":  # the views have no column that the question needs
             raise
-        raise NotMeasured from error
+        return
+    for one in statements:
+        guard(one.sql, scope(), registry(), NOW_MS, LIMITS)
 
 
 @settings(max_examples=300, deadline=None)
@@ -90,4 +81,4 @@ def test_a_number_is_grounded_only_where_a_cell_rounds_to_it(value: float, facto
     table = Table("t", (Column("power", "W"),), ((value,),))
     assert is_grounded(f"It was {value:.2f} W.", [table])
     if abs(value * factor - value) > 0.02:
-        assert not is_grounded(f"It was {value * factor + 3e7:.2f} W.", [table])
+        assert not is_grounded(f"It was {value * factor:.2f} W.", [table])

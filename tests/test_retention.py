@@ -186,7 +186,7 @@ def test_partitions_are_read_as_the_engine_writes_them(written, start, end, rete
     assert bounds_of(written) == (start, end, retention_class)
 
 
-@given(st.text(max_size=20))
+@given(st.text(max_size=20) | st.from_regex(r"\(('\d{4}-\d\d-\d\d'|\d{4}|\d{6}), ?-?\d+\)", fullmatch=True))
 def test_what_is_no_partition_is_never_taken_for_one(written):
     try:
         start, end, retention_class = bounds_of(written)
