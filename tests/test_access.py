@@ -16,8 +16,9 @@ from postgresql_server import emptied
 from secondsight.access.audit import AuditEntry, AuditLog
 from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definitions
 from secondsight.access.identity import Identity, Role
-from secondsight.access.metadata import AUDIT, METADATA, TOKENS, grow_schema, open_engine, open_metadata
+from secondsight.access.metadata import AUDIT, METADATA, TOKENS, open_metadata
 from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, newest_plans, plans_in_force
+from secondsight.access.schema import grow_schema, open_engine
 from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of, united
 from secondsight.access.tenants import Tenant, add_tenant, list_tenants
 from secondsight.access.tokens import Authenticator, TokenSpec, create_token, list_tokens, revoke_token

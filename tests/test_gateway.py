@@ -23,7 +23,8 @@ from sqlalchemy import select
 from gateway_fixture import NOW_MS, FlakyLog, content, frame, read_definitions, read_ingest, serving, stamp
 from secondsight.access.audit import AuditEntry
 from secondsight.access.definitions import definition_hash, get_definitions
-from secondsight.access.metadata import AUDIT, open_engine
+from secondsight.access.metadata import AUDIT
+from secondsight.access.schema import open_engine
 from secondsight.access.tokens import list_tokens, revoke_token
 from secondsight.clock import ManualClock
 from secondsight.config import build
