@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +95,7 @@ def rig(folder: Path, clock: Any = None, questions: int = 2) -> Iterator[Rig]:
     insert_rollups(store, mine)
     for row in mine[::SECONDS]:
         insert_entity(store, row, T0, gpu_model="secret" if row.tenant == "t2" else "H100")
-        insert_progress(store, replace(row, collector=row.collector), NOW_MS, NOW_MS)
+        insert_progress(store, row, NOW_MS, NOW_MS)
     store.query(f"SYSTEM RELOAD DICTIONARY {DATABASE}.gpu_products")
     server = start_store_server(store, folder / "run")
     reached = FlightStore(folder / "run" / ADDRESS_FILE)

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import web_fake_lists as lists
 from secondsight.api.pages import POLICY
+from web_fake_lists import Card
 
 STATIC = Path(__file__).resolve().parents[1] / "src" / "secondsight" / "api" / "static"
 TOKEN = "sst_pages"
@@ -63,23 +64,6 @@ class State(StrEnum):
     STALE = "stale"
     PARTIAL = "partial"
     SLOW = "slow"
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    number: int
-    host: str
-    cluster: str
-    index: int
-    status: str
-
-    @property
-    def gpu_id(self) -> str:
-        return f"GPU-{self.number:08x}-9e3b-4d18-b6a4-2f90c8d1e37b"
-
-    @property
-    def job(self) -> str:
-        return "" if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 METRIC_RANGE = {"gpu_temperature_celsius": (0.0, 100.0), "gpu_utilization_ratio": (0.0, 1.0)}
 XID_AGO_MS = 752_000
@@ -14,7 +15,8 @@ HOT = 24
 QUALITY = {"partial": False, "warnings": []}
 
 
-class Card(Protocol):
+@dataclass(frozen=True, slots=True)
+class Card:
     """A GPU of the small fleet."""
 
     number: int
@@ -24,9 +26,12 @@ class Card(Protocol):
     status: str
 
     @property
-    def gpu_id(self) -> str: ...
+    def gpu_id(self) -> str:
+        return f"GPU-{self.number:08x}-9e3b-4d18-b6a4-2f90c8d1e37b"
+
     @property
-    def job(self) -> str: ...
+    def job(self) -> str:
+        return "" if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
 
 
 Values = Mapping[str, Callable[[int, int], float]]

@@ -213,7 +213,7 @@ def create_tenant(services: Shared, caller: Admin, asked: Annotated[TenantReques
 @router.get("/v1/grants")
 def grants(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[PageParameters, Query()]) -> GrantPage:
     """Return grants to read tenants that the caller administers, revoked ones too."""
-    found = list_grants(services.metadata, _owned(scope))
+    found = list_grants(services.metadata, administered(scope))
     page, cursor = _page(found, asked)
     return GrantPage(grants=[_grant(one) for one in page], total=len(found), next_cursor=cursor)
 
@@ -233,7 +233,7 @@ def create_grant(services: Shared, caller: Admin, scope: Reader, asked: Annotate
 @router.delete("/v1/grants/{grant_id}", status_code=204)
 def delete_grant(services: Shared, caller: Admin, scope: Reader, grant_id: int) -> None:
     """Revoke a grant; readers follow within seconds."""
-    owned = _owned(scope)
+    owned = administered(scope)
     if not -(2**63) <= grant_id < 2**63:
         raise Rejected("not_found", f"there is no grant {grant_id}", "GET /v1/grants")
     record = next((one for one in list_grants(services.metadata, owned) if one.grant_id == grant_id), None)
@@ -245,7 +245,7 @@ def delete_grant(services: Shared, caller: Admin, scope: Reader, grant_id: int) 
 @router.get("/v1/tokens")
 def tokens(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[PageParameters, Query()]) -> TokenPage:
     """Return the tokens of tenants that the caller administers, without secrets, revoked ones too."""
-    found = [one for tenant_id in _owned(scope) for one in list_tokens(services.metadata, tenant_id)]
+    found = [one for tenant_id in administered(scope) for one in list_tokens(services.metadata, tenant_id)]
     page, cursor = _page(found, asked)
     return TokenPage(tokens=[_token(one) for one in page], total=len(found), next_cursor=cursor)
 
@@ -280,7 +280,7 @@ def issue_token(services: Shared, caller: Admin, scope: Reader, asked: Annotated
 def revoke_one(services: Shared, caller: Admin, scope: Reader, token_id: str) -> None:
     """Revoke a token, or an agent by its token; it is refused within seconds."""
     now_ms = services.clock.now_ms()
-    for tenant_id in _owned(scope):
+    for tenant_id in administered(scope):
         try:
             what = revoke(services.metadata, tenant_id, token_id, now_ms)
         except Rejected as error:
@@ -310,7 +310,7 @@ def audit(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[Audi
         before_id=parse_cursor(asked.cursor) if asked.cursor else None,
         limit=limit + 1,
     )
-    found = read_entries(services.metadata, _owned(scope), question)
+    found = read_entries(services.metadata, administered(scope), question)
     page = found[:limit]
     return AuditPage(
         entries=[_entry(audit_id, entry) for audit_id, entry in page],
@@ -318,7 +318,8 @@ def audit(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[Audi
     )
 
 
-def _owned(scope: Scope) -> list[str]:
+def administered(scope: Scope) -> list[str]:
+    """Return the tenants that a scope administers."""
     return [tenant_id for tenant_id in scope.all_tenant_ids if scope.owns(tenant_id)]
 
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from secondsight.access.scope import Scope
-from secondsight.api.administration import Admin
+from secondsight.api.administration import Admin, administered
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Time, span_of, words_of
 from secondsight.api.services import Reader, Services, Shared
@@ -91,7 +91,7 @@ def questions(
         before=_before(asked.cursor),
         limit=limit,
     )
-    found = read_questions(services.metadata, _administered(scope), wanted)
+    found = read_questions(services.metadata, administered(scope), wanted)
     last = found[-1] if len(found) == limit else None
     cursor = None if last is None else f"{last.recorded.time_ms}-{last.question_id}"
     return QuestionPage(questions=[_question(one) for one in found], next_cursor=cursor)
@@ -133,12 +133,8 @@ def _is_id(text: str) -> bool:
     return len(text) == ID_DIGITS and set(text) <= set("0123456789abcdef")
 
 
-def _administered(scope: Scope) -> list[str]:
-    return [tenant_id for tenant_id in scope.all_tenant_ids if scope.owns(tenant_id)]
-
-
 def _filed(services: Services, scope: Scope, question_id: str) -> Filed:
-    found = read_question(services.metadata, _administered(scope), question_id) if _is_id(question_id) else None
+    found = read_question(services.metadata, administered(scope), question_id) if _is_id(question_id) else None
     if found is None:
         raise Rejected("not_found", "there is no such question", "GET /v1/audit/questions names them")
     return found

@@ -70,11 +70,9 @@ def plan_before_after(work: Work) -> Question | None:
     reading = work.reading
     if not reading.has("compare", "before_after"):
         return None
-    measures = measures_of(reading, work.views, work.vocabulary)
+    measures = measures_of(reading, work.views, work.vocabulary) or missing(work)
     if isinstance(measures, Question):
         return measures
-    if not measures:
-        return missing(work)
     if len(reading.times) != 1:
         return clarify("which_day", "Before and after which day?", ("12 November",))
     if work.has_event():
@@ -107,11 +105,9 @@ def plan_periods(work: Work) -> Question | None:
     ranges = _compared(work)
     if len(ranges) < 2:
         return None
-    measures = measures_of(reading, work.views, work.vocabulary)
+    measures = measures_of(reading, work.views, work.vocabulary) or missing(work)
     if isinstance(measures, Question):
         return measures
-    if not measures:
-        return missing(work)
     return Question(
         Treatment.ANSWER, Kind.PERIODS, measures, work.groups(),
         work.event_filters(), ranges=ranges, bucket=None, rule="periods",
