@@ -143,6 +143,23 @@ def test_a_constant_stays_what_it_is_at_every_resolution(store, tenant):
             assert row[f"{USED}_p95"] == 90 << 30
 
 
+def test_time_of_an_owner_between_that_of_another_is_what_it_covers(store, tenant):
+    """Two owners inside the time of a third: only the first of them lies next to it in order of time."""
+    site = Site(store, tenant)
+    for number, second in enumerate((5, 15, 117, 250)):
+        site.send({UTIL: 61, USED: 52}, T0 + 1000 * second, sequence=number + 1, interval_ms=5000)
+    facts = [
+        allocation("GPU-a", T0 + 1000 * start, T0 + 1000 * (start + 10), job=job, team=job)
+        for start, job in ((10, "x"), (110, "y"))
+    ]
+    site.rig.send(frame_bytes({}, [T0], events=facts, sequence=90, names=[POWER]), tenant=tenant)
+    site.settle()
+    site.check()
+    for level in WIDTHS:
+        rows = read(store, f"gpu_cluster_{level}", tenant, "samples > 0")
+        assert {row["job_id"]: row["expected_ms"] for row in rows} == {"": 10_000, "x": 5000, "y": 3000}
+
+
 def test_late_rows_and_owners_are_made_again_and_what_is_gone_is_empty(store, tenant):
     site = Site(store, tenant)
     for number in range(0, 400, 20):

@@ -110,11 +110,12 @@ def _overlaps(table: Any, first: I64, ends: I64) -> Bools:
     """Tell which rows of one part of an entity lie between those of another owner: their own time is not one piece."""
     place = codes_of(table, (*_PLACE, "collector_id"))
     order = np.lexsort((first, place))
-    same = np.diff(place[order]) == 0
-    early = same & (first[order][1:] < ends[order][:-1])
+    least = int(first.min(initial=0))
+    apart = place[order] * (int(ends.max(initial=0)) - least + 1) - least  # one part's times lie behind another's
+    starts, reached = first[order] + apart, np.maximum.accumulate(ends[order] + apart)
     found = np.zeros(place.size, np.bool_)
-    found[order[1:][early]] = True
-    found[order[:-1][early]] = True
+    found[order[1:][starts[1:] < reached[:-1]]] = True
+    found[order[:-1][starts[1:] < ends[order][:-1] + apart[:-1]]] = True
     return found
 
 
