@@ -1,0 +1,216 @@
+"""Keep the rows of one aligned range of a table, sorted by series and time, each key once.
+
+What arrives is kept as it came until somebody reads; then one order of all rows is found, by which each column is put
+in order when it is first asked for. A block never changes: more rows make another one, with another id.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
+U64 = NDArray[np.uint64]
+Rows = NDArray[np.intp]
+
+_IDS = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Values of one column of a block, of its stored type.
+
+    Attributes:
+        rows: int32 positions of the rows that have a value, ascending; None where all have one.
+        values: One value for each of them: numpy, or an Arrow array where a value is a map.
+    """
+
+    rows: I32 | None
+    values: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Return how much memory it takes."""
+        return int(self.values.nbytes) + (0 if self.rows is None else self.rows.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows as they arrived, or as a block has them; shape (rows,) each.
+
+    Attributes:
+        series, owner: Numbers in the directories of the table.
+        t: Epoch ms.
+        high, low: Halves of the version.
+        columns: All else, by name; a column that is not there has no value.
+    """
+
+    series: I32
+    owner: I32
+    t: I64
+    high: U64
+    low: U64
+    columns: Mapping[str, Column]
+
+    @property
+    def nbytes(self) -> int:
+        """Return how much memory it takes."""
+        keys = self.series.nbytes + self.owner.nbytes + self.t.nbytes + self.high.nbytes + self.low.nbytes
+        return keys + sum(column.nbytes for column in self.columns.values())
+
+
+class LiveBlock:
+    """The rows of [start_ms, end_ms), sorted by series, then time (and owner), of each key the newest version.
+
+    Safe to read from several threads.
+
+    Attributes:
+        id: Another block never has it: figures made of a block may be kept by it.
+        series, owner, t: Shape (rows,); see `Batch`.
+        codes, starts: Which series have rows, ascending, and where those of each begin; `starts` has one more, the end.
+    """
+
+    def __init__(self, start_ms: int, end_ms: int, batches: Sequence[Batch], *, is_owned: bool) -> None:
+        self.id = next(_IDS)
+        self.start_ms, self.end_ms = start_ms, end_ms
+        self.is_owned = is_owned
+        self._batches = tuple(batches)
+        series, owner, t, high, low = (
+            _joined([getattr(batch, name) for batch in batches]) for name in ("series", "owner", "t", "high", "low")
+        )
+        self._size_before = series.size
+        keys = [series.astype(np.int64) << 32 | (t - start_ms)]
+        self._order = _order([owner, *keys] if is_owned else keys, (high, low))
+        self.series, self.owner, self.t = series[self._order], owner[self._order], t[self._order]
+        self._version = high[self._order], low[self._order]
+        firsts = np.flatnonzero(np.diff(self.series, prepend=-1))
+        self.codes: I32 = self.series[firsts]
+        self.starts: I64 = np.append(firsts, self.series.size)
+        self._inverse: I32 | None = None
+        self._columns: dict[str, Column] = {}
+        self._lock = Lock()
+        self._is_sealed = False
+
+    @property
+    def size(self) -> int:
+        """Return how many rows there are."""
+        return self.series.size
+
+    @property
+    def version(self) -> tuple[U64, U64]:
+        """Return the halves of the version of each row."""
+        return self._version
+
+    def column(self, name: str) -> Column:
+        """Return the values of a column; none where no row has any."""
+        found = self._columns.get(name)
+        if found is None:
+            with self._lock:
+                found = self._columns[name] = self._columns.get(name) or self._made(name)
+        return found
+
+    def values(self, name: str) -> NDArray[Any]:
+        """Return a column that every row has."""
+        column = self.column(name)
+        values: NDArray[Any] = column.values
+        return values
+
+    def range_of(self, series: int) -> tuple[int, int]:
+        """Return where the rows of a series begin and end."""
+        place = int(np.searchsorted(self.codes, series))
+        if place == self.codes.size or self.codes[place] != series:
+            return 0, 0
+        return int(self.starts[place]), int(self.starts[place + 1])
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """Return what it was made of, which more rows can be added to."""
+        return self._batches
+
+    @property
+    def nbytes(self) -> int:
+        """Return about how much memory it takes."""
+        held = sum(batch.nbytes for batch in self._batches)
+        return held if self._is_sealed else held + sum(column.nbytes for column in list(self._columns.values()))
+
+    def seal(self) -> None:
+        """Put every column in order, and keep nothing of how the rows arrived; for a block that hardly changes."""
+        if self._is_sealed:
+            return
+        names = dict.fromkeys(name for batch in self._batches for name in batch.columns)
+        columns = {name: self.column(name) for name in names}
+        with self._lock:
+            self._batches = (Batch(self.series, self.owner, self.t, *self._version, columns),)
+            self._size_before, self._order = self.series.size, np.arange(self.series.size)
+            self._inverse = None
+            self._is_sealed = True
+
+    def _made(self, name: str) -> Column:
+        held = [batch.columns.get(name) for batch in self._batches]
+        sizes = [batch.series.size for batch in self._batches]
+        if all(column is not None and column.rows is None for column in held):
+            return Column(None, _taken(_joined([column.values for column in held if column is not None]), self._order))
+        return self._sparse(held, sizes)
+
+    def _sparse(self, held: Sequence[Column | None], sizes: Sequence[int]) -> Column:
+        """Put a column in order that not all rows have."""
+        rows, values, start = [], [], 0
+        for column, size in zip(held, sizes, strict=True):
+            if column is not None:
+                rows.append((np.arange(size, dtype=np.int32) if column.rows is None else column.rows) + np.int32(start))
+                values.append(column.values)
+            start += size
+        if not rows:
+            return Column(np.empty(0, np.int32), np.empty(0))
+        place = self._places()[_joined(rows)]
+        there = np.flatnonzero(place >= 0)
+        order = there[np.argsort(place[there], kind="stable")]
+        found = place[order]
+        return Column(None if found.size == self.series.size else found, _taken(_joined(values), order))
+
+    def _places(self) -> I32:
+        """Return the place of each row that arrived, -1 for those that a newer version stands for."""
+        if self._inverse is None:
+            inverse = np.full(self._size_before, -1, np.int32)
+            inverse[self._order] = np.arange(self._order.size, dtype=np.int32)
+            self._inverse = inverse
+        return self._inverse
+
+
+def _order(keys: Sequence[NDArray[Any]], version: tuple[U64, U64]) -> Rows:
+    """Return the rows to keep, in order of the last key first; of those of one key the newest version.
+
+    Of rows of one version it is the last to arrive.
+    """
+    order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys)
+    if not _repeats(keys, order).any():
+        return order
+    order = np.lexsort((*reversed(version), *keys))
+    return order[np.append(~_repeats(keys, order), True)]
+
+
+def _repeats(keys: Sequence[NDArray[Any]], order: Rows) -> NDArray[np.bool_]:
+    """Tell of each row but the last whether the next one has the same key."""
+    same = np.ones(max(order.size - 1, 0), np.bool_)
+    for key in keys:
+        arranged = key[order]
+        same &= arranged[1:] == arranged[:-1]
+    return same
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    if len(arrays) == 1:
+        return arrays[0]
+    if all(isinstance(array, np.ndarray) for array in arrays):
+        return np.concatenate(arrays)
+    return pa.concat_arrays(arrays)
+
+
+def _taken(values: Any, order: Rows) -> Any:
+    return values[order] if isinstance(values, np.ndarray) else values.take(order)
