@@ -49,5 +49,5 @@ def raw_shape(kind: EntityKind) -> Shape:
 
 def rollup_shape(kind: EntityKind) -> Shape:
     """Return how windows of 30 s of a kind are kept."""
-    fixed = ("interval_ms", "source_rank", "first_event_time", "last_event_time", "samples", "version")
+    fixed = ("interval_ms", "source_rank", "first_event_time", "last_event_time", "samples", "covered_ms", "version")
     return Shape(rollup_table(kind), kind, "window_start", ROLLUP_BLOCK_MS, fixed, is_owned=True)
