@@ -1,6 +1,7 @@
 """Hold the pages, their small server and the api to one description of the answers."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +31,7 @@ from secondsight.api.models import (
     TopAnswer,
 )
 from secondsight.api.services import Services
+from secondsight.query.health import SILENT
 from secondsight.selfmetrics import SelfMetrics
 from web_fake_api import (
     SESSION,
@@ -94,6 +96,13 @@ def test_the_small_server_answers_as_the_api_does() -> None:
     ]
     for model, answer in answers:
         model.model_validate(answer)
+
+
+def test_the_pages_know_which_rules_make_a_gpu_unavailable() -> None:
+    rules = tomllib.loads((TESTS.parent / "src" / "secondsight" / "catalog" / "health.toml").read_text())
+    unavailable = {name for name, rule in rules.items() if rule["verdict"] == "unavailable"}
+    words = (WEB / "src" / "panels" / "status.tsx").read_text().partition("UNUSABLE = new Set([")[2].partition("]")[0]
+    assert set(json.loads(f"[{words}]")) == unavailable | {SILENT}
 
 
 def test_the_pages_are_tried_on_the_case_of_a_last_value_that_is_nan() -> None:

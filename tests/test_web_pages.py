@@ -440,12 +440,15 @@ PAGES = {
     "fleet-health": ("/?by=health", ".map-canvas"),
     "clusters": ("/clusters", ".t-row >> nth=2"),
     "cluster": ("/clusters/cedar", ".band canvas >> nth=3"),
+    "rack": ("/clusters/cedar/racks/r01", ".band canvas >> nth=3"),
     "host": ("/hosts/gpu-node-0003", f"{PLOT} >> nth=2"),
     "gpus": ("/gpus", ".t-row >> nth=10"),
     "gpu": ("/gpus/{gpu}", f"{PLOT} >> nth=6"),
     "gpu-table": ("/gpus/{gpu}?view=table", ".sample-table td >> nth=20"),
     "jobs": ("/jobs", ".t-row >> nth=2"),
     "job": ("/jobs/job-48101", ".strip-cells"),
+    "models": ("/models", ".t-row"),
+    "model": ("/models/tern-13b", ".strip-cells"),
     "explore": ("/explore?groupBy=gpu&cluster=cedar&vs=7d", PLOT),
     "events": ("/events", ".t-row >> nth=1"),
     "gaps": ("/gaps", ".t-row >> nth=1"),
@@ -454,6 +457,7 @@ PAGES = {
     "catalogue": ("/catalog?metric=gpu_power_watts", ".metric-detail"),
     "ask": ("/ask?q=How+busy+is+every+cluster", ".bars"),
     "admin": ("/admin", ".t-row"),
+    "not-found": ("/nowhere", ".state"),
 }
 """Address of each page, and what is there once it is drawn."""
 LOOKS = [("1280", "light"), ("390", "dark")]

@@ -64,6 +64,7 @@ class State(StrEnum):
     STALE = "stale"
     PARTIAL = "partial"
     SLOW = "slow"
+    FORBIDDEN = "forbidden"
 
 
 @dataclass(slots=True)
@@ -237,7 +238,7 @@ def by_gpu(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
 
 def admits(card: Card, query: dict[str, str]) -> bool:
     """Tell whether the filters of a request admit a card."""
-    own = {"cluster": card.cluster, "host": card.host, "gpu": card.gpu_id, "job": card.job}
+    own = {"cluster": card.cluster, "host": card.host, "gpu": card.gpu_id, "job": card.job, "model": card.model}
     return all(value in query[name].split(",") for name, value in own.items() if query.get(name))
 
 
@@ -299,7 +300,7 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
         "jobId": card.job,
         "workloadId": "",
         "ownerTeam": "perception" if card.job else "",
-        "modelId": "",
+        "modelId": card.model,
         "links": {"gpu": f"/v1/gpus/{card.gpu_id}"},
         "status": card.status,
         "health": verdict(card),
@@ -421,6 +422,10 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(3)
         if state is State.BROKEN and path != "/v1/catalog":
             self.send_json(503, refusal("store_timeout", "The store did not answer in 10 s", "Other parts are well."))
+            return
+        if state is State.FORBIDDEN and path not in ("/v1/catalog", "/v1/clusters"):
+            told = refusal("not_granted", "This is outside your grant", "You may see cluster iris of tenant north.")
+            self.send_json(403, told)
             return
         self.answer_place(path, query)
 

@@ -33,6 +33,11 @@ class Card:
     def job(self) -> str:
         return "" if self.number % 11 == 0 else f"job-{48100 + self.number // 24}"
 
+    @property
+    def model(self) -> str:
+        """The jobs of two models take turns."""
+        return self.job and ("tern-13b", "tern-7b")[self.number // 24 % 2]
+
 
 Values = Mapping[str, Callable[[int, int], float]]
 Iso = Callable[[int], str]

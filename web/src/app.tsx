@@ -8,7 +8,7 @@ import { Palette } from "./features/find/palette";
 import { SigninPage } from "./features/signin/signin_page";
 import { currentPage, PAGES, pageOf } from "./routes";
 import { Boundary } from "./ui/boundary";
-import { navigate, usePlace } from "./ui/navigation";
+import { Link, navigate, usePlace } from "./ui/navigation";
 import { Shell } from "./ui/shell";
 import { Empty, Skeleton } from "./ui/states";
 
@@ -44,7 +44,11 @@ function NotFound({ path }: { path: string }) {
     <main>
       <section className="panel">
         <Empty title="There is no such page">
-          {path} is not an address of Secondsight. Fleet is where all starts.
+          {path} is not an address of Secondsight.{" "}
+          <Link to="/" className="link">
+            Fleet
+          </Link>{" "}
+          is where all starts; Ctrl-K finds a place by its name.
         </Empty>
       </section>
     </main>

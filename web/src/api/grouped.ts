@@ -61,19 +61,24 @@ const LABELS = [
   "gpuModel",
 ] as const;
 
-function labelOf(series: WireSeries): string {
-  const words = LABELS.map((name) => series[name]).filter(Boolean);
-  return [...new Set(words)].join(" · ");
+/** Characters of an id that tell the GPUs of a host apart. */
+const ID_SHOWN = 12;
+
+function labelOf(series: WireSeries, whole: boolean): string {
+  const words = LABELS.map((name) => {
+    const word = series[name] ?? "";
+    return whole || word !== series.gpuId ? word : word.slice(0, ID_SHOWN);
+  });
+  return [...new Set(words.filter(Boolean))].join(" · ");
 }
 
 function toSeries(wire: WireSeries): Series {
-  const label = labelOf(wire);
   return {
-    column: [wire.metric, wire.aggregate, label].join("\n"),
+    column: [wire.metric, wire.aggregate, labelOf(wire, true)].join("\n"),
     metric: wire.metric,
     aggregate: wire.aggregate,
     unit: wire.unit,
-    label,
+    label: labelOf(wire, false),
     gpu: wire.gpuId ?? "",
     host: wire.hostId ?? "",
   };

@@ -53,6 +53,8 @@ function roundUp(value: number, base: number): number {
 function tight(step: number, [low, high]: Span): Span {
   const bottom = Math.floor((low - step * 0.2) / step) * step;
   const top = Math.ceil((high + step * 0.2) / step) * step;
+  const odd = (top - bottom) / step;
+  if (odd > 1 && odd % 2 === 1 && bottom >= step && step >= 15) return [bottom - step, top];
   return [Math.max(0, bottom), Math.max(top, bottom + 2 * step)];
 }
 
@@ -63,8 +65,8 @@ export function yTicks([low, high]: Span, heightPx: number): number[] {
 
 const SECOND = 1000;
 const TIME_STEPS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800,
-  604_800,
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
+  172_800, 604_800,
 ].map((seconds) => seconds * SECOND);
 
 export interface TimeTicks {

@@ -32,8 +32,6 @@ export interface Picture {
   staleSince: number | null;
   /** Value of a limit line. */
   limit: number | null;
-  /** An instant that the page points at. */
-  marker?: number | null;
   ticks: (values: readonly number[]) => string[];
 }
 

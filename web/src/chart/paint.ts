@@ -12,8 +12,6 @@ export interface Marks {
   staleSince: number | null;
   /** Value of a limit line; what it is called stands in the gutter. */
   limit: number | null;
-  /** An instant that the page points at. */
-  marker?: number | null;
 }
 
 const SOFT_STEPS = 4;
@@ -99,7 +97,7 @@ function paintLimit(u: uPlot, limit: number): void {
   dashedLine(u, colour("bad-mark"), [5, 3], [left, y, right, y]);
 }
 
-/** A line at an instant: at the last sample behind which nothing came although it should have, or where one points. */
+/** A line at an instant: at the last sample behind which nothing came although it should have. */
 function paintInstant(u: uPlot, at: number, stroke: string): void {
   const { left, top, right, bottom } = box(u);
   const x = Math.round(u.valToPos(at, "x", true)) + devicePixelRatio / 2;
@@ -112,7 +110,6 @@ export function paintMarks(u: uPlot, marks: Marks): void {
   paintGaps(u, marks.gaps);
   if (marks.completeThrough !== null) paintSoftEdge(u, marks.completeThrough);
   if (marks.staleSince !== null) paintInstant(u, marks.staleSince, colour("warn-mark"));
-  if (typeof marks.marker === "number") paintInstant(u, marks.marker, colour("accent"));
   if (marks.limit !== null) paintLimit(u, marks.limit);
   u.ctx.restore();
 }

@@ -12,6 +12,10 @@ export interface TimeAxisProps {
   clock: (ms: number) => string;
 }
 
+/** Below this width labels stand closer, so that an axis has more than one. */
+const NARROW_PX = 240;
+const NARROW_ROOM_PX = 42;
+
 /** Width of the element that takes `host` as its ref, whenever that comes. */
 export function useWidth() {
   const [width, setWidth] = useState(0);
@@ -38,7 +42,7 @@ export function TimeAxis(props: TimeAxisProps) {
   const { host, width } = useWidth();
   const inner = Math.max(width - GUTTER_PX.left - GUTTER_PX.right, 1);
   const place = (ms: number) => GUTTER_PX.left + ((ms - props.x[0]) / (props.x[1] - props.x[0])) * inner;
-  const { stepMs, at } = timeTicks(props.x, inner);
+  const { stepMs, at } = timeTicks(props.x, inner, inner < NARROW_PX ? NARROW_ROOM_PX : undefined);
   const fits = (ms: number) => place(ms) > GUTTER_PX.left + 12 && place(ms) < width - 24;
   return (
     <div ref={host} className="time-axis" aria-hidden="true">

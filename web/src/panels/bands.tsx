@@ -22,6 +22,7 @@ import type { View } from "../ui/view";
 import "./bands.css";
 
 const HEIGHT_PX = 104;
+const NO_MARKER = createCursor();
 const LABEL_GAP_PX = 13;
 const AGGREGATES: readonly Band[] = ["avg", "min", "max", "p95"];
 
@@ -33,7 +34,7 @@ interface Theme {
 
 const THEMES: readonly Theme[] = [
   { metric: "gpu_utilization_ratio", title: "Utilisation", y: { kind: "share" } },
-  { metric: "gpu_power_watts", title: "Power a GPU", y: { kind: "zero", atLeast: 0 } },
+  { metric: "gpu_power_watts", title: "Power per GPU", y: { kind: "zero", atLeast: 0 } },
   { metric: "gpu_temperature_celsius", title: "Temperature", y: { kind: "tight", step: 15 } },
   {
     metric: "gpu_memory_used_bytes",
@@ -81,12 +82,12 @@ interface BandProps {
   found: Answers;
   catalog: Catalog | undefined;
   cursor: Cursor;
-  marker: number | null;
+  marker: Cursor;
   onZoom: (span: [number, number]) => void;
   onZoomOut: () => void;
 }
 
-function useBandPicture({ theme, found, catalog, marker }: BandProps): {
+function useBandPicture({ theme, found, catalog }: BandProps): {
   picture: Picture;
   columns: Columns;
   slot: number;
@@ -108,11 +109,10 @@ function useBandPicture({ theme, found, catalog, marker }: BandProps): {
       completeThrough: average?.meta.completeThrough ?? null,
       staleSince: null,
       limit: null,
-      marker,
       ticks: (values) => formatTicks(values, theme.metric, unit),
     };
     return { picture, columns, slot };
-  }, [theme, found, unit, marker]);
+  }, [theme, found, unit]);
 }
 
 function valueAt(columns: Columns, name: string, at: number | null, slot: number): number | null {
@@ -146,10 +146,12 @@ function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; u
   );
 }
 
-/** How far a figure is from the one it is held against: "+2.7". */
-function formatDifference(value: number, unit: string, metric: string): string {
-  const text = formatValue(Math.abs(value), metric, unit);
-  return `${value < 0 ? "−" : "+"}${text}`;
+/** How far a figure is from the one it is held against, in the unit of the figure: "+2.7", "±0". */
+function formatDifference(value: number, before: number, unit: string, metric: string): string {
+  const { divide } = scaleFor(metric, unit, value);
+  const text = formatNumber(Math.abs(value - before) / divide, 1);
+  if (text === "0.0") return "±0";
+  return `${value < before ? "−" : "+"}${text}`;
 }
 
 function BandHead(props: { theme: Theme; columns: Columns; slot: number; cursor: Cursor; unit: string }) {
@@ -166,12 +168,21 @@ function BandHead(props: { theme: Theme; columns: Columns; slot: number; cursor:
         <b>{formatValue(value, theme.metric, unit)}</b>
         {value !== null && before !== null && (
           <small title={`against the average at this time on ${day}`}>
-            {formatDifference(value - before, unit, theme.metric)} on <i className="ghost-line" /> {day}
+            {formatDifference(value, before, unit, theme.metric)} <i className="ghost-line" /> {day}
           </small>
         )}
       </span>
     </div>
   );
+}
+
+/** The instant that the page points at; it moves without a new picture. */
+function Marker({ at, x: [from, to] }: { at: Cursor; x: Picture["x"] }) {
+  const instant = useCursor(at);
+  if (instant === null || instant < from || instant > to) return null;
+  const { left, right } = GUTTER_PX;
+  const share = (instant - from) / (to - from);
+  return <i className="band-marker" style={{ left: `calc(${left}px + ${share} * (100% - ${left + right}px))` }} />;
 }
 
 const BandPanel = memo(function BandPanel(props: BandProps) {
@@ -185,7 +196,8 @@ const BandPanel = memo(function BandPanel(props: BandProps) {
     <section className="panel band" aria-label={theme.title}>
       <BandHead theme={theme} columns={columns} slot={slot} cursor={cursor} unit={unit} />
       <div className="band-plot">
-        <div>
+        <div className="band-marked">
+          <Marker at={props.marker} x={picture.x} />
           <Plot
             picture={picture}
             height={HEIGHT_PX}
@@ -210,8 +222,8 @@ export interface BandsProps {
   view: View;
   /** Whose they are, for readers who do not see them: "the fleet", "cluster cedar". */
   of: string;
-  /** An instant that the page points at. */
-  marker?: number | null;
+  /** Holds an instant that the page points at. */
+  marker?: Cursor;
 }
 
 export const BAND_METRICS = THEMES.map((theme) => theme.metric);
@@ -236,18 +248,18 @@ function useBands({ view, ready, filters }: BandsProps) {
 }
 
 function Placeholders() {
-  return THEMES.map((theme) => (
+  return THEMES.map((theme, at) => (
     <section key={theme.metric} className="panel band" aria-label={theme.title}>
       <div className="panel-head">
         <h2>{theme.title}</h2>
       </div>
-      <Skeleton height={HEIGHT_PX + 20} waitsFor="the rollups" />
+      <Skeleton height={HEIGHT_PX + 20} waitsFor="the rollups" quiet={at > 0} />
     </section>
   ));
 }
 
 export function Bands(props: BandsProps) {
-  const { view, of, marker = null } = props;
+  const { view, of, marker = NO_MARKER } = props;
   const { data: catalog } = useQuery(catalogQuery);
   const { found, error, refetch } = useBands(props);
   const [cursor] = useState(createCursor);

@@ -7,7 +7,7 @@ import { Link } from "../ui/navigation";
 import { countOf, formatNumber, formatValue } from "../ui/units";
 import { keepWindow, type View } from "../ui/view";
 import { clusterPath, gpuPath } from "./ladder";
-import { ruleWords, weightOf } from "./status";
+import { sayReasons, weightOf } from "./status";
 import type { Sums } from "./sums";
 import "./counts.css";
 
@@ -62,17 +62,8 @@ export interface CountsProps {
   catalog: Catalog | undefined;
 }
 
-/** The most frequent reasons of all verdicts: "131 thermal hardware, 38 power brake". */
-function sayReasons(reasons: Record<string, number>): string {
-  const sorted = Object.entries(reasons).sort((a, b) => b[1] - a[1]);
-  return sorted
-    .slice(0, 2)
-    .map(([rule, count]) => `${formatNumber(count)} ${ruleWords(rule)}`)
-    .join(", ");
-}
-
 export function Counts({ sums, catalog }: CountsProps) {
-  const { health, counts, total } = sums;
+  const { health, total } = sums;
   return (
     <section className="panel counts" aria-label={`Health of ${formatNumber(total)} GPUs`}>
       <Count
@@ -87,18 +78,14 @@ export function Counts({ sums, catalog }: CountsProps) {
         word="Degraded"
         count={health.degraded}
         total={total}
-        why={health.degraded === 0 ? "nothing is found wrong" : `found: ${sayReasons(health.reasons)}`}
+        why={health.degraded === 0 ? "nothing is found wrong" : sayReasons(health.reasons, "degraded")}
       />
       <Count
         tone="bad"
         word="Unavailable"
         count={health.unavailable}
         total={total}
-        why={
-          health.unavailable === 0
-            ? "every GPU can be used"
-            : `${formatNumber(counts.lost)} lost over 5 min, ${formatNumber(counts.silent)} silent over 30 s`
-        }
+        why={health.unavailable === 0 ? "every GPU can be used" : sayReasons(health.reasons, "unavailable")}
       />
       <Load sums={sums} catalog={catalog} />
     </section>

@@ -50,7 +50,7 @@ function Line({ alike, names }: { alike: Alike; names: EventPanelProps["names"] 
         <time>{formatClock(event.at)}</time>
         <span className={`event-name ${toneOf(event)}`}>
           <Shape tone={toneOf(event)} />
-          {titleOf(event)}
+          <span>{titleOf(event)}</span>
         </span>
         <span className="event-who">{who}</span>
         {count > gpus && <small title={`${count} times`}>×{formatNumber(count)}</small>}

@@ -23,10 +23,17 @@ export function titleOf(event: Pick<Happening, "metric" | "code" | "meaning" | "
   return state === "" ? words : `${words}: ${state}`;
 }
 
+/** A message without the name of whom it befell, which stands beside it: "GPU GPU-0b60 of host cedar-0001: …". */
+function withoutSubject(message: string, host: string): string {
+  const subject = ` of host ${host}: `;
+  const at = host === "" ? -1 : message.indexOf(subject);
+  return at < 0 ? message : message.slice(at + subject.length);
+}
+
 /** What the event itself says, or what it carries. */
-export function detailOf(event: Pick<Happening, "attributes" | "meaning" | "metric">): string {
+export function detailOf(event: Pick<Happening, "attributes" | "meaning" | "metric" | "host">): string {
   const { message, ...others } = event.attributes;
-  if (message !== undefined) return message;
+  if (message !== undefined) return withoutSubject(message, event.host);
   const told = Object.entries(others).map(([name, value]) => `${name} ${value}`);
   const meaning = event.metric === "gpu_xid" && event.meaning !== "" ? [event.meaning] : [];
   return [...meaning, ...told].join(", ");

@@ -68,9 +68,9 @@ interface Shown {
 
 const FIGURES: readonly Shown[] = [
   { key: "utilization", label: "Utilisation", metric: "gpu_utilization_ratio", width: "104px", narrow: 64 },
-  { key: "power", label: "Power", metric: "gpu_power_watts", width: "76px", wide: true },
-  { key: "temperature", label: "Temperature", metric: "gpu_temperature_celsius", width: "96px", wide: true },
-  { key: "memory", label: "Memory", metric: "gpu_memory_used_bytes", width: "88px", wide: true },
+  { key: "power", label: "Power", metric: "gpu_power_watts", width: "64px", wide: true },
+  { key: "temperature", label: "Temperature", metric: "gpu_temperature_celsius", width: "88px", wide: true },
+  { key: "memory", label: "Memory", metric: "gpu_memory_used_bytes", width: "72px", wide: true },
 ];
 
 function figureColumn(shown: Shown, catalog: Catalog | undefined): Column<Gpu> {
@@ -108,9 +108,9 @@ export function gpuColumns(
     {
       key: "product",
       label: "Model",
-      width: "minmax(88px, 1.3fr)",
+      width: "minmax(104px, 1.2fr)",
       wide: true,
-      cell: (gpu) => gpu.product.replace(/^NVIDIA /, ""),
+      cell: (gpu) => <span title={gpu.product}>{gpu.product.replace(/^NVIDIA /, "")}</span>,
       sortBy: (gpu) => gpu.product,
     },
     {
@@ -125,7 +125,7 @@ export function gpuColumns(
     {
       key: "age",
       label: "Fresh",
-      width: "64px",
+      width: "56px",
       numeric: true,
       wide: true,
       cell: (gpu) => (gpu.lastSeen === null ? "never" : formatAge(now - gpu.lastSeen)),
@@ -134,7 +134,7 @@ export function gpuColumns(
     {
       key: "status",
       label: "Status",
-      width: "minmax(124px, 1.6fr)",
+      width: "minmax(176px, 1.6fr)",
       narrow: 160,
       cell: (gpu) => <GpuStatus health={gpu.health} />,
       sortBy: (gpu) => rankOf(gpu.health),

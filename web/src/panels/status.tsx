@@ -17,6 +17,20 @@ export function toneOf(verdict: Verdict): Tone {
   return TONES[verdict];
 }
 
+/** Rules that make a GPU unavailable; all others make it degraded or unknown. */
+const UNUSABLE = new Set(["no_telemetry", "lost", "memory_failed", "fabric_failed", "fatal_xid"]);
+const UNKNOWING = new Set(["never_seen", "planned_work"]);
+
+/** The most frequent reasons of a verdict: "131 slowed down, 38 link errors"; empty where none is told. */
+export function sayReasons(reasons: Record<string, number>, of: "degraded" | "unavailable"): string {
+  return Object.entries(reasons)
+    .filter(([rule]) => UNUSABLE.has(rule) === (of === "unavailable") && !UNKNOWING.has(rule))
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 2)
+    .map(([rule, count]) => `${formatNumber(count)} ${ruleWords(rule)}`)
+    .join(", ");
+}
+
 /** "thermal_hardware" as words. */
 export function ruleWords(rule: string): string {
   return rule.replaceAll("_", " ");

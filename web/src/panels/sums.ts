@@ -1,6 +1,7 @@
 /** Sums over some GPUs, as the api gives them for whole places. */
 
-import type { Gpu, HealthCounts, Status } from "../api/fleet";
+import type { Fleet, Gpu, HealthCounts, Status } from "../api/fleet";
+import type { Board, Sum } from "../live/board";
 
 export interface Sums {
   counts: Record<Status, number>;
@@ -42,5 +43,27 @@ export function sumsOf(gpus: readonly Gpu[]): Sums {
     hosts: new Set(gpus.map((gpu) => gpu.host)).size,
     powerWatts: watts.length === 0 ? null : add(watts),
     utilizationRatio: use.length === 0 ? null : add(use) / use.length,
+  };
+}
+
+function hottestOf(board: Board, { max, cell }: Sum, known: Fleet["hottest"]): Fleet["hottest"] {
+  const place = board.cells[cell];
+  if (place === undefined) return known;
+  return { gpuId: place.id, hostId: place.host, index: place.index, temperatureCelsius: max };
+}
+
+/** The fleet with its load and heat of the newest second; health comes with the summary alone. */
+export function withLive(fleet: Fleet, board: Board | null): Fleet {
+  if (board === null) return fleet;
+  const {
+    gpu_power_watts: watts,
+    gpu_utilization_ratio: use,
+    gpu_temperature_celsius: heat,
+  } = board.sums as Partial<Board["sums"]>;
+  return {
+    ...fleet,
+    powerWatts: watts?.sum ?? fleet.powerWatts,
+    utilizationRatio: use === undefined ? fleet.utilizationRatio : use.sum / use.count,
+    hottest: heat === undefined ? fleet.hottest : hottestOf(board, heat, fleet.hottest),
   };
 }

@@ -10,6 +10,8 @@ import type { View } from "./view";
 
 export interface PageProps {
   title: string;
+  /** What stands in the bar of phones, where the title is too long. */
+  shortTitle?: string;
   view: View;
   health: Health;
   /** Where Escape leads; none on the first page. */
@@ -25,7 +27,7 @@ function move(view: View, direction: -1 | 1): void {
   navigate(withParams(view.place, fixedParams(from, to)));
 }
 
-export function Page({ title, view, health, up, keys, keyHelp, children }: PageProps) {
+export function Page({ title, shortTitle, view, health, up, keys, keyHelp, children }: PageProps) {
   const [sheet, setSheet] = useState(false);
   useEffect(() => {
     document.title = `${title} · Secondsight`;
@@ -44,7 +46,7 @@ export function Page({ title, view, health, up, keys, keyHelp, children }: PageP
   return (
     <>
       <TopBar
-        title={title}
+        title={shortTitle ?? title}
         view={view}
         link={withParams(view.place, fixedParams(span.from, span.to))}
         health={health}

@@ -49,7 +49,7 @@ export function Answered<T>({ query, waitsFor, height, children }: AnsweredProps
   if (query.error !== null) {
     return <ErrorState failure={toFailure(query.error)} onRetry={() => void query.refetch()} />;
   }
-  return <Skeleton height={height} waitsFor={waitsFor} />;
+  return <Skeleton height={height} waitsFor={waitsFor} rows />;
 }
 
 /** Says that the newest request failed while older data is kept. */

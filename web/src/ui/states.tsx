@@ -17,19 +17,39 @@ function useElapsed(): number {
   return elapsed;
 }
 
+const ROW_PX = 28;
+const ROWS_MAXIMUM = 8;
+/** Widths of the outlines of rows, in percent, so that they read as words. */
+const ROW_WIDTHS = [62, 48, 71, 55] as const;
+
+function Outlines({ height }: { height: number }) {
+  const count = Math.min(ROWS_MAXIMUM, Math.floor((height - 16) / ROW_PX));
+  return (
+    <span className="skeleton-rows">
+      {Array.from({ length: count }, (_, at) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: outlines keep their places
+        <i key={at} style={{ width: `${ROW_WIDTHS[at % ROW_WIDTHS.length]}%` }} />
+      ))}
+    </span>
+  );
+}
+
 export interface SkeletonProps {
   height: number;
   waitsFor: string;
+  /** Outlines rows instead of a plot. */
+  rows?: boolean;
   /** Several outlines of one answer: only one says what it waits for. */
   quiet?: boolean;
 }
 
 /** The outline of what will be there; a fast answer shows nothing of it. */
-export function Skeleton({ height, waitsFor, quiet }: SkeletonProps) {
+export function Skeleton({ height, waitsFor, rows, quiet }: SkeletonProps) {
   const elapsed = useElapsed();
   return (
     <div className="skeleton" style={{ height }} role="status" aria-label={`loading ${waitsFor}`}>
-      {elapsed >= OUTLINE_AFTER_MS && <span className="skeleton-band" />}
+      {elapsed >= OUTLINE_AFTER_MS &&
+        (rows === true ? <Outlines height={height} /> : <span className="skeleton-band" />)}
       {elapsed >= EXPLAIN_AFTER_MS && quiet !== true && (
         <span className="skeleton-words">waiting for {waitsFor}</span>
       )}
@@ -64,14 +84,19 @@ export interface Failure {
   isForbidden: boolean;
 }
 
+/** Messages of the api begin small, as parts of longer ones do. */
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 export function ErrorState({ failure, onRetry }: { failure: Failure; onRetry: () => void }) {
   return (
     <div className="state" role="alert">
       <h2>
         {failure.isForbidden ? <Icon name="lock" size={14} /> : <Shape tone="bad" />}
-        {failure.message}
+        {sentence(failure.message)}
       </h2>
-      {failure.hint !== "" && <p>{failure.hint}</p>}
+      {failure.hint !== "" && <p>{sentence(failure.hint)}</p>}
       <code>{failure.code}</code>
       {failure.isRetryable && (
         <button type="button" className="control" onClick={onRetry}>

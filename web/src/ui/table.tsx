@@ -1,6 +1,6 @@
 /** A table of any length: virtual, sortable, one line a row; the first cell leads on, and so does the row. */
 
-import { type CSSProperties, type MouseEvent, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { type CSSProperties, type MouseEvent, memo, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { Icon } from "./icon";
 import { useNarrow } from "./narrow";
 import { Link, navigate } from "./navigation";
@@ -99,7 +99,7 @@ interface RowProps<T> {
   className: string;
 }
 
-function Row<T>({ row, index, columns, to, className }: RowProps<T>) {
+function TableRow<T>({ row, index, columns, to, className }: RowProps<T>) {
   const open = (event: MouseEvent) => {
     const isControl = event.target instanceof Element && event.target.closest("a, button") !== null;
     if (to !== undefined && !isControl && getSelection()?.toString() === "") navigate(to);
@@ -114,6 +114,9 @@ function Row<T>({ row, index, columns, to, className }: RowProps<T>) {
     </div>
   );
 }
+
+/** Rows that stay are not made again while one scrolls. */
+const Row = memo(TableRow) as typeof TableRow;
 
 function NoRow({ none }: { none: string }) {
   return (

@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { formatAge, formatDuration, formatRange, formatShortRange, formatTick } from "./times";
+import {
+  formatAge,
+  formatDuration,
+  formatMoment,
+  formatRange,
+  formatResolution,
+  formatShortRange,
+  formatTick,
+} from "./times";
 
 const MORNING = Date.UTC(2026, 10, 29, 10, 15, 0);
 
@@ -11,6 +19,22 @@ describe("formatRange", () => {
   it("says both days where they differ", () => {
     expect(formatRange(MORNING, MORNING + 86_400_000)).toBe("29 Nov 2026 10:15:00 – 30 Nov 10:15:00");
   });
+});
+
+describe("formatMoment", () => {
+  it("says the day where it is not this one", () => {
+    expect(formatMoment(MORNING, MORNING + 3_600_000)).toBe("10:15:00");
+    expect(formatMoment(MORNING, MORNING + 86_400_000)).toBe("29 Nov 10:15:00");
+    expect(formatMoment(MORNING, MORNING + 365 * 86_400_000)).toBe("29 Nov 10:15:00");
+  });
+});
+
+describe("formatResolution", () => {
+  it.each([
+    ["1s", "1 s"],
+    ["5m", "5 min"],
+    ["", ""],
+  ])("%s is %s", (text, shown) => expect(formatResolution(text)).toBe(shown));
 });
 
 describe("formatDuration", () => {

@@ -17,6 +17,20 @@ export function formatDay(ms: number): string {
   return `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()] ?? ""}`;
 }
 
+/** "10:42:17" on the day that is now, "29 Nov 10:42:17" before it. */
+export function formatMoment(ms: number, now: number): string {
+  return formatDay(ms) === formatDay(now) && now - ms < 86_400_000
+    ? formatClock(ms)
+    : `${formatDay(ms)} ${formatClock(ms)}`;
+}
+
+/** A width of samples as people write it: "1s" is "1 s", "5m" is "5 min". */
+export function formatResolution(text: string): string {
+  return text.replace(/^(\d+)(ms|s|m|h|d)$/, (_, count: string, unit: string) =>
+    unit === "m" ? `${count} min` : `${count} ${unit}`,
+  );
+}
+
 /** "29 Nov 2026 10:15:00 – 10:45:00"; the day is said twice only where it changes. */
 export function formatRange(fromMs: number, toMs: number): string {
   const year = new Date(fromMs).getUTCFullYear();

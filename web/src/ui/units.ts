@@ -90,5 +90,5 @@ export function formatTicks(values: readonly number[], metric: string, unit: Uni
   const { divide } = scaleFor(metric, unit, largest);
   const shown = values.map((value) => value / divide);
   const digits = shown.every((value) => Math.abs(value - Math.round(value)) < 1e-6) ? 0 : 1;
-  return shown.map((value) => formatNumber(value, digits));
+  return shown.map((value) => formatNumber(value, value === 0 ? 0 : digits));
 }

@@ -13,11 +13,22 @@ import { Segment } from "../../ui/segment";
 import { Table } from "../../ui/table";
 import { type Column, parseSort } from "../../ui/table_sort";
 import { NO_HEALTH } from "../../ui/top_bar";
-import { formatNumber } from "../../ui/units";
+import { formatNumber, isShare, unitWord } from "../../ui/units";
 import { keepWindow, useView, type View } from "../../ui/view";
 import "./catalogue.css";
 
 const BY_NAME = { key: "name", descending: false };
+
+/** The unit as people write it, with its code where that differs: "°C", "% of 1". */
+function unitCell({ name, unit }: WireMetric): string {
+  return isShare(name, unit) ? "%" : unitWord(unit) || "–";
+}
+
+/** The values that are believed: "0 to 1", "from 0", "any". */
+function rangeOf({ minimum, maximum }: WireMetric): string {
+  if (minimum === null) return maximum === null ? "any" : `up to ${maximum}`;
+  return maximum === null ? `from ${minimum}` : `${minimum} to ${maximum}`;
+}
 
 const COLUMNS: readonly Column<WireMetric>[] = [
   {
@@ -39,7 +50,7 @@ const COLUMNS: readonly Column<WireMetric>[] = [
     key: "unit",
     label: "Unit",
     width: "72px",
-    cell: (metric) => metric.unit,
+    cell: unitCell,
     sortBy: (metric) => metric.unit,
   },
   {
@@ -73,7 +84,6 @@ function matches(metric: WireMetric, words: readonly string[]): boolean {
 
 function Detail({ metric, view }: { metric: WireMetric; view: View }) {
   const values = Object.entries(metric.values);
-  const range = [metric.minimum, metric.maximum].map((bound) => (bound === null ? "…" : String(bound)));
   return (
     <Panel
       title={metric.name}
@@ -90,11 +100,11 @@ function Detail({ metric, view }: { metric: WireMetric; view: View }) {
       <Pairs
         pairs={[
           { name: "Of", value: metric.kind },
-          { name: "Unit", value: metric.unit || "none" },
+          { name: "Unit", value: metric.unit === "1" ? "none" : unitCell(metric) || "none" },
           { name: "Type", value: metric.type },
           { name: "Rolled up as", value: metric.rollup },
           { name: "Aggregates", value: metric.aggregates.join(", ") || "none: it is an event" },
-          { name: "Range", value: range.join(" to ") },
+          { name: "Range", value: rangeOf(metric) },
           { name: "Parts", value: metric.labels.join(", ") || "none" },
           { name: "Priority", value: metric.priority },
           { name: "Also called", value: metric.aliases.join(", ") || "–" },

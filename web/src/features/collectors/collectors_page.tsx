@@ -188,7 +188,7 @@ function Totals({ rows }: { rows: readonly Row[] }) {
           value: formatNumber(late),
           than: late === 0 ? "all keep up" : "late or catching up",
         },
-        { name: "Furthest behind", value: formatDuration(furthest), than: "newest sample of one collector" },
+        { name: "Furthest behind", value: formatDuration(furthest), than: "the slowest of them" },
         {
           name: "Versions",
           value: versions.size === 0 ? "–" : [...versions].slice(0, 3).join(", "),

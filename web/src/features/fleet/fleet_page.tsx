@@ -1,10 +1,13 @@
 /** The fleet at a glance. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { memo, useState } from "react";
 import { bandName, bandsQuery } from "../../api/bands";
 import { eventsQuery } from "../../api/events";
-import { catalogQuery, fleetQuery, gpusQuery } from "../../api/fleet";
-import { clustersQuery } from "../../api/places";
+import { type Catalog, catalogQuery, type Fleet, fleetQuery, gpusQuery } from "../../api/fleet";
+import { type PlaceSums, clustersQuery } from "../../api/places";
+import { type Cursor, useCursor } from "../../chart/cursor";
+import { isStreaming, useLive } from "../../live/streams";
 import { BAND_METRICS, Bands } from "../../panels/bands";
 import { Counts, Verdict } from "../../panels/counts";
 import { EventPanel } from "../../panels/event_panel";
@@ -14,7 +17,8 @@ import { healthOf } from "../../panels/health";
 import { MapPanel } from "../../panels/map/map_panel";
 import { Scrub } from "../../panels/map/scrub";
 import { useNames } from "../../panels/names";
-import { useScrub } from "../../panels/scrub_state";
+import { secondAt, useScrub } from "../../panels/scrub_state";
+import { withLive } from "../../panels/sums";
 import { TopPanel } from "../../panels/top_panel";
 import { Page } from "../../ui/page";
 import { Answered } from "../../ui/panel";
@@ -23,17 +27,25 @@ import "../../panels/lists.css";
 
 const DEFAULT_RANGE = "1h";
 const STALE_MS = 30_000;
+/** Health changes less often than the figures that the stream brings. */
+const SLOW_EVERY_MS = 5000;
 const TEMPERATURE = "gpu_temperature_celsius";
 const TICKS = 100;
 const EVERYWHERE = {};
 
-/** What a part of the page shows; the long list of GPUs waits for the summary. */
+/** What a part of the page shows; the long list of GPUs waits for the map. */
 interface Seen {
   view: View;
   ready: boolean;
 }
 
-function TimedMap({ view, at, setAt, ready }: Seen & ReturnType<typeof useScrub>) {
+interface TimedMapProps extends Seen {
+  scrub: Cursor;
+  onFirst: () => void;
+}
+
+const TimedMap = memo(function TimedMap({ view, scrub, ready, onFirst }: TimedMapProps) {
+  const at = useCursor(scrub);
   const names = useNames(ready);
   const client = useQueryClient();
   const { lasting } = useFindings(EVERYWHERE, at);
@@ -47,12 +59,12 @@ function TimedMap({ view, at, setAt, ready }: Seen & ReturnType<typeof useScrub>
   });
   const hottest = bands.data?.columns.values[bandName(TEMPERATURE, "max")];
   return (
-    <MapPanel cluster="" view={view} at={at} lasting={lasting} gpus={names}>
+    <MapPanel cluster="" view={view} at={at} lasting={lasting} gpus={names} onFirst={onFirst}>
       <Scrub
         from={view.span.from}
         to={view.span.to}
         at={at}
-        onAt={setAt}
+        onAt={(ms) => scrub.set(secondAt(ms))}
         events={events.data?.events ?? []}
         spark={
           hottest === undefined
@@ -62,7 +74,7 @@ function TimedMap({ view, at, setAt, ready }: Seen & ReturnType<typeof useScrub>
       />
     </MapPanel>
   );
-}
+});
 
 function Lists({ view, ready }: Seen) {
   const names = useNames(ready);
@@ -105,17 +117,22 @@ function Lists({ view, ready }: Seen) {
 
 export function FleetPage() {
   const view = useView(DEFAULT_RANGE);
-  const fleet = useQuery(fleetQuery);
-  const gpus = useQuery({ ...gpusQuery(), enabled: fleet.isFetched });
+  const [mapped, setMapped] = useState(false);
+  const live = useLive("", mapped);
+  const streams = isStreaming(live);
+  const fleet = useQuery({ ...fleetQuery, ...(streams ? { refetchInterval: SLOW_EVERY_MS } : {}) });
+  const now = fleet.data === undefined || !streams ? fleet.data : withLive(fleet.data, live.board);
+  const gpus = useQuery({ ...gpusQuery(), enabled: mapped });
   const { data: catalog } = useQuery(catalogQuery);
   const clusters = useQuery(clustersQuery);
   const scrub = useScrub(view);
+  const [onFirst] = useState(() => () => setMapped(true));
   const isEmpty = fleet.data !== undefined && fleet.data.total === 0;
   return (
     <Page
       title="Fleet"
       view={view}
-      health={healthOf(fleet.data?.meta, view.now, STALE_MS)}
+      health={healthOf(now?.meta, view.now, STALE_MS)}
       keys={{ f: focusFilter }}
       keyHelp={[
         ["F", "filter the list"],
@@ -124,29 +141,27 @@ export function FleetPage() {
     >
       <div className="say">
         <h1>Fleet</h1>
-        {fleet.data !== undefined && !isEmpty && (
+        {now !== undefined && !isEmpty && (
           <Verdict
-            fleet={fleet.data}
+            fleet={now}
             clusters={clusters.data?.clusters ?? []}
             catalog={catalog}
             view={view}
           />
         )}
       </div>
-      {fleet.data === undefined ? (
+      {now === undefined ? (
         <section className="panel counts-waiting">
           <Answered query={fleet} waitsFor="the summary of the fleet" height={76}>
             {() => null}
           </Answered>
         </section>
       ) : (
-        <Counts sums={fleet.data} catalog={catalog} />
+        <Counts sums={now} catalog={catalog} />
       )}
-      {!isEmpty && <TimedMap view={view} ready={fleet.isFetched} {...scrub} />}
-      {!isEmpty && (
-        <Bands ready={fleet.isFetched} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub.at} />
-      )}
-      {!isEmpty && <Lists view={view} ready={fleet.isFetched} />}
+      {!isEmpty && <TimedMap view={view} ready={mapped} scrub={scrub} onFirst={onFirst} />}
+      {!isEmpty && <Bands ready={mapped} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub} />}
+      {!isEmpty && <Lists view={view} ready={mapped} />}
       <GpuPanel query={gpus} view={view} height={392} />
     </Page>
   );

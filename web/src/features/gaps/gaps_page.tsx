@@ -2,6 +2,7 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { type GapsRequest, storiesQuery } from "../../api/custody";
+import { useNames } from "../../panels/names";
 import { Tiles } from "../../ui/facts";
 import { Page } from "../../ui/page";
 import { Answered, Broken, Panel } from "../../ui/panel";
@@ -46,6 +47,7 @@ function askedOf(view: View): GapsRequest {
 function Gaps({ view }: { view: View }) {
   const asked = askedOf(view);
   const query = useQuery(storiesQuery(asked));
+  const names = useNames(query.data !== undefined);
   const found = query.data;
   const open = found?.stories.filter((story) => story.end === null && !story.isExpected) ?? [];
   const reasons = Object.entries(found?.reasons ?? {}).sort((a, b) => b[1] - a[1]);
@@ -111,8 +113,8 @@ function Gaps({ view }: { view: View }) {
         <Answered query={query} waitsFor="the gaps" height={280}>
           {({ stories }) => (
             <>
-              <StoryStrip stories={stories} view={view} />
-              <StoryTable stories={stories} view={view} />
+              <StoryStrip stories={stories} view={view} names={names} />
+              <StoryTable stories={stories} view={view} names={names} />
             </>
           )}
         </Answered>

@@ -1,17 +1,15 @@
 /** Gaps on the time of the window: one bar a story, the widest on top. */
 
-import type { Story } from "../../api/custody";
 import { createCursor } from "../../chart/cursor";
 import { GUTTER_PX } from "../../chart/options";
 import { TimeAxis } from "../../chart/time_axis";
 import { formatClock, formatTick } from "../../ui/times";
-import type { View } from "../../ui/view";
-import { placeOf } from "./story_table";
+import { placeOf, type StoriesProps } from "./story_table";
 
 const SHOWN = 12;
 const cursor = createCursor();
 
-export function StoryStrip({ stories, view }: { stories: readonly Story[]; view: View }) {
+export function StoryStrip({ stories, view, names }: StoriesProps) {
   const { from, to } = view.span;
   const largest = stories
     .slice()
@@ -23,7 +21,7 @@ export function StoryStrip({ stories, view }: { stories: readonly Story[]; view:
     <div className="story-strip">
       {largest.map((story) => (
         <div key={story.key} className="story-row">
-          <span>{placeOf(story)}</span>
+          <span>{placeOf(story, names)}</span>
           <div style={{ marginInline: `${GUTTER_PX.left}px ${GUTTER_PX.right}px` }}>
             <button
               type="button"
@@ -33,7 +31,7 @@ export function StoryStrip({ stories, view }: { stories: readonly Story[]; view:
                 width: `${share(story.end ?? to) - share(story.start)}%`,
               }}
               title={`${story.reason}, from ${formatClock(story.start)}`}
-              aria-label={`${placeOf(story)}: ${story.reason} from ${formatClock(story.start)}; zoom to it`}
+              aria-label={`${placeOf(story, names)}: ${story.reason} from ${formatClock(story.start)}; zoom to it`}
               onClick={() => view.actions.zoom([story.start - 60_000, (story.end ?? to) + 60_000])}
             />
           </div>

@@ -2,20 +2,26 @@
 
 import { useMemo } from "react";
 import type { Story } from "../../api/custody";
+import type { Gpu } from "../../api/fleet";
 import { fixedParams } from "../../model/window";
+import { nameOf } from "../../panels/gpu_columns";
 import { clusterPath, gpuPath, hostPath, rackPath } from "../../panels/ladder";
 import { StatusWord } from "../../ui/icon";
 import { Table } from "../../ui/table";
 import { type Column, parseSort } from "../../ui/table_sort";
-import { formatClock, formatDay, formatDuration } from "../../ui/times";
+import { formatAge, formatClock, formatDay, formatDuration } from "../../ui/times";
 import { formatNumber } from "../../ui/units";
 import type { View } from "../../ui/view";
 
 const NEWEST_FIRST = { key: "start", descending: true };
 const AROUND_MS = 120_000;
 
+export type Names = ReadonlyMap<string, Gpu>;
+
 /** The place of a story, in words. */
-export function placeOf(story: Story): string {
+export function placeOf(story: Story, names: Names): string {
+  const gpu = names.get(story.entity);
+  if (gpu !== undefined) return nameOf(gpu);
   if (story.entity !== "" && story.entity !== story.host)
     return `${story.host} · ${story.entity.slice(0, 12)}`;
   return [story.cluster, story.rack, story.host].filter(Boolean).at(-1) ?? "";
@@ -32,10 +38,11 @@ function Reason({ story }: { story: Story }) {
   return <StatusWord tone={tone} word={story.reason.replaceAll("_", " ")} />;
 }
 
-function columnsOf(now: number): Column<Story>[] {
+function columnsOf(now: number, names: Names): Column<Story>[] {
+  const where = (story: Story) => placeOf(story, names);
   const lengthOf = (story: Story) => (story.end ?? now) - story.start;
   return [
-    { key: "place", label: "Where", width: "minmax(128px, 1.4fr)", cell: placeOf, sortBy: placeOf },
+    { key: "place", label: "Where", width: "minmax(128px, 1.4fr)", cell: where, sortBy: where },
     { key: "level", label: "Level", width: "80px", wide: true, cell: (story) => story.level },
     {
       key: "reason",
@@ -55,10 +62,10 @@ function columnsOf(now: number): Column<Story>[] {
     {
       key: "length",
       label: "Lasting",
-      width: "104px",
+      width: "112px",
       numeric: true,
       cell: (story) =>
-        story.end === null ? `${formatDuration(lengthOf(story))} …` : formatDuration(lengthOf(story)),
+        story.end === null ? `${formatAge(lengthOf(story))} so far` : formatDuration(lengthOf(story)),
       sortBy: lengthOf,
     },
     {
@@ -82,9 +89,15 @@ function columnsOf(now: number): Column<Story>[] {
   ];
 }
 
-export function StoryTable({ stories, view }: { stories: readonly Story[]; view: View }) {
+export interface StoriesProps {
+  stories: readonly Story[];
+  view: View;
+  names: Names;
+}
+
+export function StoryTable({ stories, view, names }: StoriesProps) {
   const minute = Math.floor(view.now / 5000) * 5000;
-  const columns = useMemo(() => columnsOf(minute), [minute]);
+  const columns = useMemo(() => columnsOf(minute, names), [minute, names]);
   const linkOf = (story: Story) => {
     const around = fixedParams(story.start - AROUND_MS, (story.end ?? view.span.to) + AROUND_MS);
     return `${pathOf(story)}?from=${around["from"]}&to=${around["to"]}`;

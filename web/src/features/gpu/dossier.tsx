@@ -10,7 +10,7 @@ import { Pairs } from "../../ui/facts";
 import { Shape } from "../../ui/icon";
 import { Link } from "../../ui/navigation";
 import { Answered, Panel } from "../../ui/panel";
-import { formatAge, formatClock, formatDay } from "../../ui/times";
+import { formatAge, formatClock, formatDay, formatMoment } from "../../ui/times";
 import { formatValue } from "../../ui/units";
 import { keepWindow, type View } from "../../ui/view";
 
@@ -38,7 +38,11 @@ function Now({ gpu, view }: { gpu: Gpu | undefined; view: View }) {
             name: "Job",
             value:
               job === "" ? (
-                "none"
+                gpu === undefined ? (
+                  "–"
+                ) : (
+                  "none"
+                )
               ) : (
                 <Link to={keepWindow(view, `/jobs/${encodeURIComponent(job)}`)} className="link">
                   {job}
@@ -111,10 +115,10 @@ function EventLine({ event, view }: { event: Happening; view: View }) {
   return (
     <li>
       <button type="button" onClick={() => view.actions.zoom([event.at - 30_000, event.at + 30_000])}>
-        <time>{`${formatDay(event.at)} ${formatClock(event.at)}`}</time>
+        <time>{formatMoment(event.at, view.now)}</time>
         <span className={`event-name ${toneOf(event)}`}>
           <Shape tone={toneOf(event)} />
-          {titleOf(event)}
+          <span>{titleOf(event)}</span>
         </span>
       </button>
     </li>

@@ -51,6 +51,11 @@ function Fact({ name, value, than }: FactProps) {
   );
 }
 
+function sayMargin(margin: number, shown: string): string {
+  if (Math.round(margin) === 0) return "where it slows down";
+  return `${shown} ${margin < 0 ? "above" : "below"} slowdown`;
+}
+
 /** What the newest values say beside their limits. */
 function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): FactProps[] {
   const at = (metric: string) => newest(columns?.values[metric]);
@@ -67,7 +72,7 @@ function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): F
       than:
         margin === null
           ? ""
-          : `${say("gpu_temperature_celsius", Math.abs(margin))} ${margin < 0 ? "above" : "below"} slowdown`,
+          : sayMargin(margin, say("gpu_temperature_celsius", Math.abs(margin))),
     },
     {
       name: "Power",
@@ -82,8 +87,6 @@ function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): F
   ];
 }
 
-const UNKNOWN: Gpu["health"] = { verdict: "unknown", evidence: [] };
-
 export interface VerdictProps {
   gpu: Gpu | undefined;
   columns: Columns | undefined;
@@ -92,7 +95,8 @@ export interface VerdictProps {
 }
 
 function since(gpu: Gpu | undefined, ageMs: number | null): string {
-  const at = gpu?.health.evidence[0]?.since ?? null;
+  if (gpu === undefined) return "";
+  const at = gpu.health.evidence[0]?.since ?? null;
   if (at !== null) return `since ${formatDay(at)} ${formatClock(at)}`;
   return ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`;
 }
@@ -101,7 +105,7 @@ export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
   return (
     <section className="panel verdict" aria-label="State now">
       <div className="verdict-state">
-        <GpuStatus health={gpu?.health ?? UNKNOWN} />
+        {gpu === undefined ? <b>–</b> : <GpuStatus health={gpu.health} />}
         <div>{since(gpu, ageMs)}</div>
       </div>
       {nowFacts(columns, catalog).map((fact) => (

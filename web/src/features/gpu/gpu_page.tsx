@@ -2,7 +2,7 @@
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { eventsQuery } from "../../api/events";
-import { catalogQuery, gpuQuery } from "../../api/fleet";
+import { catalogQuery, type Gpu, gpuQuery } from "../../api/fleet";
 import { ageNow, platformOffset } from "../../api/meta";
 import { type Answer, pollEvery, telemetryAddress, telemetryQuery } from "../../api/series";
 import { parseResolution, resolutionFor, type Window } from "../../model/window";
@@ -72,12 +72,13 @@ export function GpuPage({ id }: { id: string }) {
     name: `GPU ${peer.index ?? peer.id.slice(-6)}`,
     to: keepWindow(view, gpuPath(peer.id), { view: view.params.get("view") ?? undefined }),
   }));
-  const siblings = { kind: "GPUs of this host", places, current: placeName(peers, id) };
+  const siblings = { kind: "GPUs of this host", places, current: placeName(peers, id, gpu.data) };
   const ageMs = answer === undefined ? null : ageNow(answer.meta, view.now);
   const up = gpu.data === undefined ? "/gpus" : keepWindow(view, hostPath(gpu.data.host));
   return (
     <Page
       title={titleOf(gpu.data, id)}
+      shortTitle={placeName(peers, id, gpu.data)}
       view={view}
       health={{
         ...healthOf(answer?.meta, view.now, STALE_MS),
@@ -114,7 +115,7 @@ export function GpuPage({ id }: { id: string }) {
           }}
         />
         <aside className="side" aria-label="About this GPU">
-          <Peers peers={peers} id={id} view={view} catalog={catalog} />
+          <Peers peers={peers} isAwaited={gpu.error === null} id={id} view={view} catalog={catalog} />
           <Dossier gpu={gpu.data} id={id} view={view} catalog={catalog} />
         </aside>
       </div>
@@ -122,7 +123,7 @@ export function GpuPage({ id }: { id: string }) {
   );
 }
 
-function placeName(peers: ReturnType<typeof usePeers>, id: string): string {
-  const gpu = peers.find((peer) => peer.id === id);
+function placeName(peers: ReturnType<typeof usePeers>, id: string, known: Gpu | undefined): string {
+  const gpu = peers.find((peer) => peer.id === id) ?? known;
   return gpu === undefined ? id.slice(0, 12) : `GPU ${gpu.index ?? gpu.id.slice(-6)}`;
 }

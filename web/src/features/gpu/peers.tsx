@@ -40,13 +40,15 @@ function Peer({ gpu, isThis, view, catalog }: PeerProps) {
 
 export interface PeersProps {
   peers: readonly Gpu[];
+  /** Their place is kept until they come. */
+  isAwaited: boolean;
   id: string;
   view: View;
   catalog: Catalog | undefined;
 }
 
-export function Peers({ peers, id, view, catalog }: PeersProps) {
-  if (peers.length < 2) return null;
+export function Peers({ peers, isAwaited, id, view, catalog }: PeersProps) {
+  if (peers.length < 2 && (peers.length === 1 || !isAwaited)) return null;
   return (
     <section className="panel">
       <div className="panel-head">

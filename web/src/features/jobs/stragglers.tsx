@@ -73,9 +73,13 @@ function Evidence({ straggler, ...props }: StragglersProps & { straggler: Stragg
   );
 }
 
+/** Less than this behind the median is noise. */
+const WORTH_A_LINE = 0.005;
+
 export function Stragglers(props: StragglersProps) {
   const { ranking, windows, slotMs, names, view } = props;
   const straggler = clearStraggler(ranking, windows);
+  const behind = ranking.slice(0, SHOWN).filter((each) => each.behindRatio >= WORTH_A_LINE);
   return (
     <>
       <Panel title="Diagnosis" className="side-panel">
@@ -95,8 +99,9 @@ export function Stragglers(props: StragglersProps) {
         )}
       </Panel>
       <Panel title="Stragglers" sub="what waiting cost at most" className="side-panel">
+        {behind.length === 0 && <p className="panel-note">All GPUs keep up with their median.</p>}
         <ol className="top-list straggler-list">
-          {ranking.slice(0, SHOWN).map((each) => {
+          {behind.map((each) => {
             const gpu = names.get(each.key);
             const hours = waitedHours(each, ranking.length, slotMs, windows);
             return (

@@ -102,7 +102,7 @@ export const WORK_ROWS: readonly RowTemplate[] = [
     noise: 0.1 * GIGA,
   },
   {
-    title: "Power a GPU",
+    title: "Power per GPU",
     heightPx: 48,
     y: { kind: "zero", atLeast: 100 },
     lines: [{ metric: "gpu_power_watts", label: "Mean", aggregate: "avg", stroke: "s2" }],

@@ -2,7 +2,7 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { catalogQuery, type Filters, type Gpu, gpusQuery } from "../../api/fleet";
+import { type Catalog, catalogQuery, type Filters, type Gpu, gpusQuery } from "../../api/fleet";
 import type { MapCell } from "../../api/map";
 import { clustersQuery, type PlaceSums } from "../../api/places";
 import { Bands } from "../../panels/bands";
@@ -17,7 +17,7 @@ import { keysBeside, type Siblings, type Step } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
 import { Panel } from "../../ui/panel";
 import { Table } from "../../ui/table";
-import { compareNames, parseSort } from "../../ui/table_sort";
+import { type Column, compareNames, parseSort } from "../../ui/table_sort";
 import { countOf, formatNumber } from "../../ui/units";
 import { keepWindow, useView, type View } from "../../ui/view";
 import { placeColumns } from "./clusters_page";
@@ -42,6 +42,12 @@ function groupSums(gpus: readonly Gpu[], name: (gpu: Gpu) => string): PlaceSums[
   }));
 }
 
+/** How many hosts a host is says nothing. */
+function childColumns(catalog: Catalog | undefined, label: string): Column<PlaceSums>[] {
+  const columns = placeColumns(catalog, label, (sums) => sums.host);
+  return label === "Host" ? columns.filter((column) => column.key !== "hosts") : columns;
+}
+
 interface ChildrenProps {
   label: string;
   rows: PlaceSums[];
@@ -51,7 +57,7 @@ interface ChildrenProps {
 
 function Children({ label, rows, view, to }: ChildrenProps) {
   const { data: catalog } = useQuery(catalogQuery);
-  const columns = useMemo(() => placeColumns(catalog, label, (sums) => sums.host), [catalog, label]);
+  const columns = useMemo(() => childColumns(catalog, label), [catalog, label]);
   return (
     <Panel title={`${label}s`} sub={formatNumber(rows.length)} className="children-panel">
       <Table

@@ -36,7 +36,7 @@ function GutterLine({ line, view, catalog, at }: GutterLineProps) {
   return (
     <div className="gutter-line">
       <i style={{ background: `var(--${line.stroke})` }} />
-      {line.label}
+      <span title={line.label}>{line.label}</span>
       <b>{formatValue(valueAt(view, columnOf(line), at), line.metric, unitOfLine(line, catalog))}</b>
     </div>
   );

@@ -42,7 +42,7 @@ export const EventLane = memo(function EventLane({ events, x, onPick }: EventLan
             onClick={() => onPick(event)}
           >
             <Shape tone={toneOf(event)} />
-            <span className={labelPx >= 48 ? undefined : "hidden"}>
+            <span className={labelPx >= 48 ? "event-label" : "hidden"}>
               {titleOf(event)}
               {more > 0 && ` +${more}`}
               <small>{clock(event.at)}</small>

@@ -79,7 +79,7 @@ export const Lanes = memo(function Lanes({ spec, view, catalog, cursor }: LanesP
         {lanes.map((lane) => (
           <div key={lane.bit} className="gutter-line">
             <i className="lane-key" style={{ background: `var(--${lane.token})` }} />
-            {lane.label}
+            <span title={lane.label}>{lane.label}</span>
             <b>{now === null ? "–" : (now & lane.bit) !== 0 ? "on" : "off"}</b>
           </div>
         ))}

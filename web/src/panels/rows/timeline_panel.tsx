@@ -12,7 +12,7 @@ import { Broken } from "../../ui/panel";
 import { Segment } from "../../ui/segment";
 import { Badge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
 import { useSteady } from "../../ui/steady";
-import { formatClock, formatTick } from "../../ui/times";
+import { formatClock, formatResolution, formatTick } from "../../ui/times";
 import type { View } from "../../ui/view";
 import { ChartRow } from "./chart_row";
 import { EventLane } from "./event_lane";
@@ -126,7 +126,7 @@ function Badges({
       {meta.partial && <Badge tone="warn">partial: {meta.warnings.join("; ")}</Badge>}
       {timeline !== undefined && <GapBadge timeline={timeline} />}
       <Badge title="Resolution and tier of what is drawn">
-        {meta.resolution}
+        {formatResolution(meta.resolution)}
         {tier}
       </Badge>
     </span>
@@ -161,7 +161,7 @@ export function TimelinePanel(props: TimelinePanelProps) {
   return (
     <section className="panel timeline" aria-label={title}>
       <div className="timeline-bar">
-        <ZoomLevels view={view} resolution={answer?.meta.resolution ?? ""} />
+        <ZoomLevels view={view} resolution={formatResolution(answer?.meta.resolution ?? "")} />
         <Badges query={query} timeline={timeline} ageMs={ageMs} staleMs={staleMs} />
         {tools}
         <Segment

@@ -1,5 +1,6 @@
 /** The way from three months down to the window that is shown; each level leads back to itself. */
 
+import { useLayoutEffect, useRef } from "react";
 import { Icon } from "../../ui/icon";
 import { formatClock, formatDay, formatDuration } from "../../ui/times";
 import type { View } from "../../ui/view";
@@ -44,9 +45,15 @@ function nameOf({ from, to }: { from: number; to: number }): string {
 }
 
 export function ZoomLevels({ view, resolution }: { view: View; resolution: string }) {
+  const levels = levelsAbove(view.span, view.now);
+  const nav = useRef<HTMLElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what is scrolled to changes with the number of levels
+  useLayoutEffect(() => {
+    if (nav.current !== null) nav.current.scrollLeft = nav.current.scrollWidth;
+  }, [levels.length]);
   return (
-    <nav className="zoom-levels" aria-label="Zoom">
-      {levelsAbove(view.span, view.now).map((level) => (
+    <nav ref={nav} className="zoom-levels" aria-label="Zoom">
+      {levels.map((level) => (
         <span key={level.label}>
           <button type="button" onClick={() => view.actions.zoom([level.from, level.to])}>
             {level.label}
