@@ -49,6 +49,7 @@ class Batch:
         t: Epoch ms.
         high, low: Halves of the version.
         columns: All else, by name; a column that is not there has no value.
+        nbytes: How much memory it takes.
     """
 
     series: I32
@@ -57,12 +58,14 @@ class Batch:
     high: U64
     low: U64
     columns: Mapping[str, Column]
+    nbytes: int
 
-    @property
-    def nbytes(self) -> int:
-        """Return how much memory it takes."""
-        keys = self.series.nbytes + self.owner.nbytes + self.t.nbytes + self.high.nbytes + self.low.nbytes
-        return keys + sum(column.nbytes for column in self.columns.values())
+
+def batch_of(series: I32, owner: I32, t: I64, version: tuple[U64, U64], columns: Mapping[str, Column]) -> Batch:
+    """Return rows as a batch."""
+    nbytes = series.nbytes + owner.nbytes + t.nbytes + version[0].nbytes + version[1].nbytes
+    nbytes += sum(column.nbytes for column in columns.values())
+    return Batch(series, owner, t, *version, columns, nbytes)
 
 
 class LiveBlock:
@@ -100,7 +103,7 @@ class LiveBlock:
     @property
     def size(self) -> int:
         """Return how many rows there are."""
-        return self.series.size
+        return int(self.series.size)
 
     @property
     def version(self) -> tuple[U64, U64]:
@@ -146,7 +149,7 @@ class LiveBlock:
         names = dict.fromkeys(name for batch in self._batches for name in batch.columns)
         columns = {name: self.column(name) for name in names}
         with self._lock:
-            self._batches = (Batch(self.series, self.owner, self.t, *self._version, columns),)
+            self._batches = (batch_of(self.series, self.owner, self.t, self._version, columns),)
             self._size_before, self._order = self.series.size, np.arange(self.series.size)
             self._inverse = None
             self._is_sealed = True
@@ -192,7 +195,8 @@ def _order(keys: Sequence[NDArray[Any]], version: tuple[U64, U64]) -> Rows:
     if not _repeats(keys, order).any():
         return order
     order = np.lexsort((*reversed(version), *keys))
-    return order[np.append(~_repeats(keys, order), True)]
+    kept: Rows = order[np.append(~_repeats(keys, order), True)]
+    return kept
 
 
 def _repeats(keys: Sequence[NDArray[Any]], order: Rows) -> NDArray[np.bool_]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
 from secondsight.catalog.secondary import MARK
-from secondsight.live.block import Batch, Column, LiveBlock
+from secondsight.live.block import Batch, Column, LiveBlock, batch_of
 from secondsight.live.names import Directory, Names
 from secondsight.live.reading import LiveReading, Visible, visible
 from secondsight.live.shape import OWNER, SERIES, Shape
@@ -35,6 +35,7 @@ class LiveTable:
     Attributes:
         series, owners: Directories of what rows are of, and of whose they are.
         texts: Column -> the texts that its numbers in blocks stand for: `boot_id`.
+        kept_from_ms: Rows of blocks from here on are taken in.
         complete_from_ms: Every stored row of a time from here on is held.
     """
 
@@ -50,7 +51,7 @@ class LiveTable:
         self._waiting: defaultdict[int, list[Batch]] = defaultdict(list)
         self._visible: dict[Any, Visible] = {}
         self._metrics: frozenset[str] = frozenset()
-        self._kept_from_ms = NEVER_MS
+        self.kept_from_ms = NEVER_MS
         self.complete_from_ms = NEVER_MS
         self.texts: dict[str, Names] = {}
 
@@ -114,13 +115,13 @@ class LiveTable:
         """
         with self._lock:
             self._clear()
-            self._kept_from_ms = kept_from_ms
+            self.kept_from_ms = kept_from_ms
             self._metrics = frozenset(metrics)
 
     def trust(self) -> None:
         """Show what is held: every stored row of a time since the beginning was added, and all further ones will be."""
         with self._lock:
-            self.complete_from_ms = self._kept_from_ms
+            self.complete_from_ms = self.kept_from_ms
 
     def add(self, rows: Any) -> int:
         """Take in rows that were stored, as an Arrow table; return how many are kept.
@@ -132,7 +133,7 @@ class LiveTable:
             starts = made.t // self.shape.block_ms * self.shape.block_ms
             found = np.unique(starts).tolist()
             for start in found:
-                if start + self.shape.block_ms > self._kept_from_ms:
+                if start + self.shape.block_ms > self.kept_from_ms:
                     some = made if len(found) == 1 else _some(made, np.flatnonzero(starts == start))
                     self._waiting[start].append(some)
             return made.series.size
@@ -144,7 +145,7 @@ class LiveTable:
             for start in [start for start in {*self._blocks, *self._waiting} if start < end_ms]:
                 self._blocks.pop(start, None)
                 self._waiting.pop(start, None)
-            self._kept_from_ms = max(self._kept_from_ms, end_ms)
+            self.kept_from_ms = max(self.kept_from_ms, end_ms)
             self.complete_from_ms = max(self.complete_from_ms, end_ms)
 
     def seal_before(self, time_ms: int) -> None:
@@ -183,12 +184,12 @@ class LiveTable:
         is_wide = "version_hi" in names
         left_out = {*SERIES, *OWNER, self.shape.time, "version", "version_hi", "version_lo"}
         columns = {name: self._column(name, rows[name].chunk(0)) for name in names - left_out} if rows.num_rows else {}
-        return Batch(
+        high = rows["version_hi"].to_numpy() if is_wide else np.zeros(rows.num_rows, np.uint64)
+        return batch_of(
             series=self.series.numbers(rows),
             owner=self.owners.numbers(rows),
             t=_times(rows[self.shape.time]),
-            high=rows["version_hi"].to_numpy() if is_wide else np.zeros(rows.num_rows, np.uint64),
-            low=rows["version_lo" if is_wide else "version"].to_numpy(),
+            version=(high, rows["version_lo" if is_wide else "version"].to_numpy()),
             columns={name: column for name, column in columns.items() if column is not None},
         )
 
@@ -230,7 +231,8 @@ def _some(batch: Batch, rows: NDArray[np.intp]) -> Batch:
     place = np.full(batch.series.size, -1, np.int32)
     place[rows] = np.arange(rows.size, dtype=np.int32)
     columns = {name: _cut(column, rows, place) for name, column in batch.columns.items()}
-    return Batch(batch.series[rows], batch.owner[rows], batch.t[rows], batch.high[rows], batch.low[rows], columns)
+    version = batch.high[rows], batch.low[rows]
+    return batch_of(batch.series[rows], batch.owner[rows], batch.t[rows], version, columns)
 
 
 def _cut(column: Column, rows: NDArray[np.intp], place: NDArray[np.int32]) -> Column:

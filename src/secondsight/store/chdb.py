@@ -34,6 +34,7 @@ from secondsight.store.statement import (
     kill_statement,
     marked,
 )
+from secondsight.store.tail import Tail
 from secondsight.store.watchdog import Watchdog
 
 QUESTIONS = 2
@@ -57,6 +58,9 @@ class ChdbStore:
         deadline_seconds: When a statement without `max_execution_time` is killed.
         questions: Questions of people outside that may run at once; further ones are sent away.
 
+    Attributes:
+        tail: Tells followers of every row that is inserted here.
+
     Raises:
         Retryable: Another process owns the folder.
     """
@@ -76,6 +80,7 @@ class ChdbStore:
         self._database = database
         self._deadline_seconds = deadline_seconds
         self._closed = False
+        self.tail = Tail()
         self._anchor = open_session(self._path)
         self._anchor.query(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
         self._kill_lock = threading.Lock()
@@ -106,7 +111,7 @@ class ChdbStore:
         if data.num_rows == 0:
             return
         rows = data.unify_dictionaries().combine_chunks()
-        with self._writing() as connection:
+        with self._writing() as connection, self._telling(table, rows):
             connection.insert(insert_statement(table, rows.schema), rows, settings or {})
 
     def query(
@@ -127,7 +132,7 @@ class ChdbStore:
             QueryLimited: The statement ran into a limit.
             StatementFailed: The statement is wrong.
         """
-        use = self._reading() if is_read(sql) else self._writing()
+        use = self._reading() if is_read(sql) else self._changing(sql)
         limits = dict(settings or {})
         marker = marker or uuid.uuid4().hex
         deadline_seconds = kill_after_seconds(limits, self._deadline_seconds)
@@ -194,6 +199,24 @@ class ChdbStore:
                 yield self._writer
             finally:
                 self._writer = _kept(self._writer)
+
+    @contextmanager
+    def _changing(self, sql: str) -> Iterator[Connection]:
+        with self._writing() as connection:
+            try:
+                yield connection
+            finally:
+                self.tail.lost_by(sql)
+
+    @contextmanager
+    def _telling(self, table: str, rows: Any) -> Iterator[None]:
+        """Tell followers of rows that an insert writes, in the order of the inserts."""
+        try:
+            yield
+        except BaseException:
+            self.tail.lost(table)  # some of them may have been written
+            raise
+        self.tail.publish(table, rows)
 
     def _connect(self, settings: Mapping[str, Any]) -> Connection:
         return Connection(open_session(self._path), self._database, settings)

@@ -2,7 +2,7 @@
 
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from pyarrow import flight as untyped_flight
 from secondsight.errors import Retryable
 from secondsight.store.cancel import ended_by
 from secondsight.store.failures import StoreBusy
-from secondsight.store.messages import DROP, END, KILL, decode_failure, encode_request
+from secondsight.store.messages import DROP, END, KILL, POSITION, decode_failure, encode_follow, encode_request
 from secondsight.store.question import Question, Reply, encode_question, reply_of
 from secondsight.store.statement import (
     ANSWER_GRACE_SECONDS,
@@ -21,6 +21,7 @@ from secondsight.store.statement import (
     WAIT_FOR_READER_SECONDS,
     kill_after_seconds,
 )
+from secondsight.store.tail import Told
 
 KILL_PATIENCE_SECONDS = 15.0
 """How long the end of a question may take after it was killed."""
@@ -71,7 +72,7 @@ class FlightStore:
         marker = uuid.uuid4().hex
         ticket = _flight.Ticket(encode_request(sql, params, settings, marker))
         options = _flight.FlightCallOptions(timeout=_patience_seconds(settings))
-        with ended_by(partial(self._act, END, marker)), self._living() as client:
+        with ended_by(partial(self._end, marker)), self._living() as client:
             return client.do_get(ticket, options).read_all()
 
     def ask(self, question: Question) -> Reply:
@@ -107,15 +108,44 @@ class FlightStore:
         """
         self._act(DROP, f"{table}/{part}")
 
+    def follow(self, wanted: Mapping[str, Sequence[str]]) -> Iterator[Told]:
+        """Yield what the owner inserts from now on into some columns of some tables; see `tail.py`.
+
+        The owner says at least once a second that it is there. Closing the iterator ends it.
+
+        Raises:
+            Retryable: While iterating: the server is away, stopped or restarting, or this reader was too slow.
+        """
+        ticket = _flight.Ticket(encode_follow(wanted))
+        with self._living() as client:
+            reader = client.do_get(ticket)
+            try:
+                for chunk in reader:
+                    yield _told(chunk.data)
+            finally:
+                reader.cancel()
+
+    def position(self) -> tuple[str, int]:
+        """Return the life of the owner's tail and how many messages it has published.
+
+        Raises:
+            Retryable: The server is away, stopped or restarting.
+        """
+        life, _, number = self._act(POSITION, "")[0].decode().partition(" ")
+        return life, int(number)
+
     def close(self) -> None:
         """Close the connection; may be called twice."""
         self._closed = True
         self._forget(self._client)
 
-    def _act(self, action: str, body: str) -> None:
+    def _end(self, marker: str) -> None:
+        self._act(END, marker)
+
+    def _act(self, action: str, body: str) -> list[bytes]:
         options = _flight.FlightCallOptions(timeout=KILL_PATIENCE_SECONDS)
         with self._living() as client:
-            list(client.do_action((action, body.encode()), options))
+            return [one.body.to_pybytes() for one in client.do_action((action, body.encode()), options)]
 
     @contextmanager
     def _living(self) -> Iterator[Any]:
@@ -151,6 +181,11 @@ class FlightStore:
         with self._lock:
             if client is not None and self._client is client:
                 self._client = None
+
+
+def _told(rows: Any) -> Told:
+    kind, number, store, table, until_ms = (rows.column(place)[0].as_py() for place in range(5))
+    return Told(kind, number, store, table, until_ms, rows.column(5)[0].as_buffer())
 
 
 def _patience_seconds(settings: Mapping[str, Any] | None) -> float:

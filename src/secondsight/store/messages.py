@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ END = "end"
 """Action that ends a read, likewise."""
 DROP = "drop"
 """Action that deletes a part of a table whose old rows may go: its body is `table/part`."""
+POSITION = "position"
+"""Action that tells how many messages were published to followers."""
 _MARKER = re.compile(r"[0-9a-f]{32}|")
 
 
@@ -35,6 +37,26 @@ def encode_request(
     """Return the bytes of a request; parameters travel as the text that the engine parses."""
     fields = {"sql": sql, "params": parameter_texts(params), "settings": dict(settings or {}), "marker": marker}
     return json.dumps(fields).encode()
+
+
+def encode_follow(wanted: Mapping[str, Sequence[str]]) -> bytes:
+    """Return the bytes that ask to follow some columns of some tables."""
+    return json.dumps({"follow": {table: list(columns) for table, columns in wanted.items()}}).encode()
+
+
+def decode_follow(body: bytes) -> dict[str, list[str]] | None:
+    """Read which columns of which tables are to be followed; None where the bytes are something else.
+
+    Raises:
+        Rejected(bad_request): It is a broken one.
+    """
+    if not body.startswith(b'{"follow"'):
+        return None
+    try:
+        fields = json.loads(body)["follow"]
+        return {str(table): [str(column) for column in columns] for table, columns in fields.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Rejected("bad_request", "not a request to follow a store") from None
 
 
 def checked_marker(text: str) -> str:

@@ -11,26 +11,49 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from pyarrow import flight as untyped_flight
 
 from secondsight.errors import Rejected, SecondsightError
 from secondsight.store.chdb import ChdbStore
-from secondsight.store.messages import DROP, END, KILL, checked_marker, decode_request, encode_failure
+from secondsight.store.messages import (
+    DROP,
+    END,
+    KILL,
+    POSITION,
+    checked_marker,
+    decode_follow,
+    decode_request,
+    encode_failure,
+)
 from secondsight.store.question import decode_question, with_cost
 from secondsight.store.retention import drop_statement
 from secondsight.store.statement import is_read
+from secondsight.store.tail import Tail
 
 ADDRESS_FILE = "store.address"
 SOCKET_PATH_MAX_BYTES = 100
 """Unix socket paths end at 108 bytes; some room is left for what a library appends."""
 _ADDRESSABLE = re.compile(r"[A-Za-z0-9/._~-]+")
 """What a path may hold to stand in an address as it is."""
+
+TOLD = pa.schema(
+    {
+        "kind": pa.string(),
+        "number": pa.int64(),
+        "store": pa.string(),
+        "table": pa.string(),
+        "until_ms": pa.int64(),
+        "body": pa.large_binary(),
+    }
+)
+"""Columns of a stream of followed rows: one row a message, see `tail.Told`."""
 
 _flight: Any = untyped_flight
 _log = logging.getLogger(__name__)
@@ -39,8 +62,9 @@ _log = logging.getLogger(__name__)
 class StoreServer:
     """A running server; made by `start_store_server`."""
 
-    def __init__(self, server: Any, address: str, address_file: Path, folder: Path) -> None:
+    def __init__(self, server: Any, address: str, address_file: Path, folder: Path, tail: Tail) -> None:
         self._server = server
+        self._tail = tail
         self._folder = folder
         self._address_file = address_file
         self.address = address
@@ -51,6 +75,7 @@ class StoreServer:
         """Refuse new requests, wait for running ones and take the address away; may be called twice."""
         if not self._folder.exists():
             return
+        self._tail.close()
         self._server.shutdown()
         self._thread.join()
         self._address_file.unlink(missing_ok=True)
@@ -73,7 +98,7 @@ def start_store_server(store: ChdbStore, run_dir: Path, writable: frozenset[str]
     server = _handler_class()(store, address, writable)
     address_file = run_dir / ADDRESS_FILE
     _write_whole(address_file, address)
-    return StoreServer(server, address, address_file, folder)
+    return StoreServer(server, address, address_file, folder, store.tail)
 
 
 def answer(store: ChdbStore, ticket: bytes) -> Any:
@@ -91,6 +116,15 @@ def answer(store: ChdbStore, ticket: bytes) -> Any:
     return store.query(request.sql, request.params, request.settings, marker=request.marker)
 
 
+def told(tail: Tail, wanted: Mapping[str, Sequence[str]]) -> Iterator[Any]:
+    """Yield what is inserted from now on, one record batch a message; see `TOLD`."""
+    for one in tail.follow(wanted):
+        body = pa.array([one.body], pa.large_binary())
+        texts = (pa.array([text]) for text in (one.kind, one.store, one.table))
+        kind, life, table = texts
+        yield pa.record_batch([kind, pa.array([one.number]), life, table, pa.array([one.until_ms]), body], schema=TOLD)
+
+
 def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> None:
     """Insert rows that another process made.
 
@@ -102,12 +136,15 @@ def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> N
     store.insert(table, rows.take(np.arange(rows.num_rows)))  # a copy, aligned as the engine wants it
 
 
-def act(store: ChdbStore, action: str, body: str) -> None:
-    """End a question, or a read, or drop a part.
+def act(store: ChdbStore, action: str, body: str) -> list[bytes]:
+    """End a question, or a read, or drop a part, or tell the position of the tail; return what is to be told.
 
     Raises:
         Rejected: Something else is wanted (bad_request), or a part whose rows are kept (read_only).
     """
+    if action == POSITION:
+        life, number = store.tail.position
+        return [f"{life} {number}".encode()]
     if action == KILL:
         store.kill(body)
     elif action == END:
@@ -116,6 +153,7 @@ def act(store: ChdbStore, action: str, body: str) -> None:
         store.query(drop_statement(*body.partition("/")[::2]))
     else:
         raise Rejected("bad_request", "no such action")
+    return []
 
 
 @contextmanager
@@ -125,6 +163,11 @@ def _telling() -> Iterator[None]:
         yield
     except SecondsightError as error:
         raise _flight.FlightServerError("refused", encode_failure(error)) from None
+
+
+def _refusing(batches: Iterator[Any]) -> Iterator[Any]:
+    with _telling():
+        yield from batches
 
 
 def _handler_class() -> Any:
@@ -142,11 +185,13 @@ def _handler_class() -> Any:
 
         def do_action(self, _context: Any, action: Any) -> list[Any]:
             with _telling():
-                act(self._store, action.type, action.body.to_pybytes().decode())
-            return []
+                return act(self._store, action.type, action.body.to_pybytes().decode())
 
         def do_get(self, _context: Any, ticket: Any) -> Any:
             with _telling():
+                wanted = decode_follow(ticket.ticket)
+                if wanted is not None:
+                    return _flight.GeneratorStream(TOLD, _refusing(told(self._store.tail, wanted)))
                 return _flight.RecordBatchStream(answer(self._store, ticket.ticket))
 
         def do_put(self, _context: Any, descriptor: Any, reader: Any, _writer: Any) -> None:
