@@ -100,12 +100,17 @@ class Directory:
         return sum(len(names.items) for names in self.names.values())
 
     def numbers(self, rows: Any) -> I32:
-        """Return the number of each row's combination; `rows` is an Arrow table or batch of one chunk a column."""
-        codes = [self.names[name].codes(_one(rows.column(name))) for name in self.columns]
+        """Return the number of each row's combination; `rows` is an Arrow table. What it lacks is ""."""
+        codes = [self._codes(name, rows) for name in self.columns]
         found = codes[0]
         for level, column in zip(self._levels, codes[1:], strict=True):
             found = level.codes(found, column)
         return found
+
+    def _codes(self, name: str, rows: Any) -> I32:
+        if name in rows.column_names:
+            return self.names[name].codes(_one(rows.column(name)))
+        return np.full(rows.num_rows, self.names[name].code(""), np.int32)
 
     def codes(self, column: str) -> I32:
         """Return the number, in `names[column]`, of what each combination has there; shape (size,)."""

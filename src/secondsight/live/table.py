@@ -184,6 +184,8 @@ class LiveTable:
         is_wide = "version_hi" in names
         left_out = {*SERIES, *OWNER, self.shape.time, "version", "version_hi", "version_lo"}
         columns = {name: self._column(name, rows[name].chunk(0)) for name in names - left_out} if rows.num_rows else {}
+        for name in set(self.shape.fixed) - left_out - names:
+            columns[name] = Column(None, np.full(rows.num_rows, self._default(name)))
         high = rows["version_hi"].to_numpy() if is_wide else np.zeros(rows.num_rows, np.uint64)
         return batch_of(
             series=self.series.numbers(rows),
@@ -192,6 +194,10 @@ class LiveTable:
             version=(high, rows["version_lo" if is_wide else "version"].to_numpy()),
             columns={name: column for name, column in columns.items() if column is not None},
         )
+
+    def _default(self, name: str) -> int:
+        """Return what stands for a column that rows came without."""
+        return self.texts.setdefault(name, Names()).code("") if name == "boot_id" else 0
 
     def _column(self, name: str, array: Any) -> Column | None:
         """Return a column as it is kept; None where no row has a value."""

@@ -121,6 +121,9 @@ class LiveWindow:
             except SecondsightError as error:
                 _log.warning("the live window is empty until the store can be followed again: %s", error)
                 self._metrics.count("live_restarts_total", reason="cut off" if "cut off" in str(error) else "away")
+            except Exception:  # noqa: BLE001 - the boundary of the window: a fault in it must not end the api
+                _log.exception("the live window failed and begins again; answers come from the store")
+                self._metrics.count("live_restarts_total", reason="fault")
             self._forget()
             lasted = self._clock.monotonic_seconds() - began_seconds > AGAIN_MAXIMUM_SECONDS
             wait_seconds = AGAIN_SECONDS if lasted else min(2 * wait_seconds, AGAIN_MAXIMUM_SECONDS)

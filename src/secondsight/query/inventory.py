@@ -56,11 +56,16 @@ class Progress:
 
 
 class Inventory:
-    """Reads the small tables and remembers them per scope; safe from several threads."""
+    """Reads the small tables and remembers them per scope; safe from several threads.
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    Args:
+        settle: Called whenever it was read how far the collectors have come, before anybody is told.
+    """
+
+    def __init__(self, store: Store, clock: Clock, settle: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._clock = clock
+        self._settle = settle
         self._lock = Lock()
         self._kept: dict[Hashable, tuple[float, Any]] = {}
 
@@ -102,7 +107,13 @@ class Inventory:
 
     def progress(self, scope: Scope) -> Any:
         """Return one row per collector: see `compile_progress`."""
-        return self.remember(("progress", scope), PROGRESS_SECONDS, lambda: self.read(compile_progress(scope)))
+
+        def make() -> Any:
+            rows = self.read(compile_progress(scope))
+            self._settle()
+            return rows
+
+        return self.remember(("progress", scope), PROGRESS_SECONDS, make)
 
     def rewrites(self, kind: EntityKind, span: Span, scope: Scope) -> tuple[Rewrite, ...]:
         """Return ranges of a kind's tables to be read with FINAL, all those that reach into a span."""

@@ -4,8 +4,9 @@ The same definitions as the statements of `compile.py`, cheaper where few rows a
 telemetry.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,13 +42,14 @@ class Rows:
     """Rows of `compile_rows` with what every metric of them shares; shape (rows,) each.
 
     Attributes:
+        values: Gives, of a metric, the positions of the rows that have it, ascending, and its values.
         labels: Column -> name, by number of the entity.
         entity, series: Number of the entity and part, and of the same by one collector.
         rank: Order of collectors, the best one first; empty where one was promised.
         boot: Number of the host's boot, -1 where it is unknown; empty where no counter was asked for.
     """
 
-    table: Any
+    values: Callable[[str], tuple[NDArray[np.intp], Values]]
     labels: list[dict[str, str]]
     t: I64
     cadence_ms: I64
@@ -163,7 +165,7 @@ def rows_of(table: Any) -> Rows:
     entity = _codes(table, IDENTITY)
     firsts = np.flatnonzero(np.diff(entity, prepend=-1))
     return Rows(
-        table=table,
+        values=partial(_values, table),
         labels=table.select(list(IDENTITY)).take(pa.array(firsts)).to_pylist(),
         t=_integers(table, "t"),
         cadence_ms=_integers(table, "cadence_ms"),
@@ -180,9 +182,9 @@ def lacks_before(rows: Rows, plans: Sequence[SeriesPlan]) -> bool:
     inside = rows.t >= plans[0].span.from_ms
     for plan in plans:
         if plan.selected.aggregate in PAIRED:
-            there = _present(rows, plan)
-            before = rows.series[there & ~inside]
-            if not np.isin(rows.series[there & inside], before).all():
+            there, _ = rows.values(plan.selected.metric.name)
+            series, is_inside = rows.series[there], inside[there]
+            if not np.isin(series[is_inside], series[~is_inside]).all():
                 return True
     return False
 
@@ -213,16 +215,14 @@ def _held(rows: Rows, samples: _Samples) -> Iterator[tuple[Key, Held]]:
         yield key, Held(slots, int(samples.t[start]), int(samples.t[end - 1]), gaps)
 
 
-def _present(rows: Rows, plan: SeriesPlan) -> Bools:
-    column = rows.table[plan.selected.metric.name].combine_chunks()
-    there: Bools = column.is_valid().to_numpy(zero_copy_only=False)
-    return there
+def _values(table: Any, name: str) -> tuple[NDArray[np.intp], Values]:
+    column = table[name].combine_chunks()
+    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), column.drop_null().to_numpy()
 
 
 def _samples(rows: Rows, plan: SeriesPlan) -> _Samples:
     """Return the samples of a plan's metric with what they cover, as `windows.samples` does."""
-    row = np.flatnonzero(_present(rows, plan))
-    v = rows.table[plan.selected.metric.name].combine_chunks().drop_null().to_numpy()
+    row, v = rows.values(plan.selected.metric.name)
     t, interval, entity, series = rows.t[row], rows.cadence_ms[row], rows.entity[row], rows.series[row]
     same = np.concatenate([[False], series[1:] == series[:-1]]) if row.size else np.empty(0, np.bool_)
     before = np.where(same, np.roll(t, 1), 0)

@@ -40,6 +40,7 @@ from secondsight.query.histograms import compile_histograms, figures_of_histogra
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
+from secondsight.query.live import LiveTables, NoLiveTables, live_rows
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
 from secondsight.query.request import Filters, MetricQuery, Selected
 from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
@@ -69,12 +70,14 @@ class QueryRunner:
         inventory: Inventory | None = None,
         gaps: GapReader | None = None,
         cold: ColdTier | None = None,
+        live: LiveTables | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self.inventory = inventory or Inventory(store, clock)
         self._gaps = gaps or GapReader(self.inventory, clock, lambda _scope, _span: ())
         self._cold = cold
+        self._live = live or NoLiveTables()
         self._unsteady: dict[Hashable, float] = {}
 
     def run(self, query: MetricQuery, scope: Scope, best: Best | None = None) -> Answer:
@@ -175,12 +178,18 @@ class QueryRunner:
         """Return the rows of few entities, with the samples before the range that counters need; None if too many."""
         back_ms = back_of(plans)
         near_ms = min(back_ms, NEAR_MS)
-        rows = rows_of(self.inventory.read(compile_rows(plans, scope, near_ms)))
+        rows = self._rows_since(plans, scope, near_ms)
         if near_ms == back_ms or not lacks_before(rows, plans):
             return rows
         if situation.entities * back_ms // situation.interval_ms > BACK_ROWS_MAXIMUM:
             return None
-        return rows_of(self.inventory.read(compile_rows(plans, scope, back_ms)))
+        return self._rows_since(plans, scope, back_ms)
+
+    def _rows_since(self, plans: Sequence[SeriesPlan], scope: Scope, back_ms: int) -> Rows:
+        """Return the rows of a range and what is before it, from memory where they are there."""
+        rows = live_rows(self._live, plans, scope, back_ms)
+        self._live.count(held=rows is not None)
+        return rows_of(self.inventory.read(compile_rows(plans, scope, back_ms))) if rows is None else rows
 
     def _tasks(self, plans: Sequence[SeriesPlan]) -> list[list[int]]:
         """Return positions of plans by the statement that answers them."""
