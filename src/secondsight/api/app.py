@@ -37,6 +37,7 @@ from secondsight.api.pages import page_routes, static_folder
 from secondsight.api.services import Services
 from secondsight.api.tagged import Tagged
 from secondsight.errors import Retryable
+from secondsight.live.run import Following
 
 GZIP_FROM_BYTES = 2_000
 GZIP_LEVEL = 1
@@ -106,6 +107,7 @@ def _closing(services: Services) -> Callable[[FastAPI], AbstractAsyncContextMana
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[Mapping[str, object]]:
         flushing = asyncio.create_task(flush_audit(services))
+        following = None if services.live is None else Following(services.live)
         yield {}
         await services.feeds.close()
         flushing.cancel()
@@ -113,6 +115,8 @@ def _closing(services: Services) -> Callable[[FastAPI], AbstractAsyncContextMana
             await flushing
         with suppress(Retryable):
             services.audit.close()
+        if following is not None:
+            await asyncio.to_thread(following.close)
         services.store.close()
         services.metadata.dispose()
 

@@ -9,6 +9,7 @@ from secondsight.ask.models import ModelConfig
 from secondsight.errors import Rejected
 from secondsight.guard.budget import Budget
 from secondsight.lake.cold_config import ColdConfig
+from secondsight.live.config import LiveConfig
 from secondsight.store.clickhouse.config import ClickHouseConfig
 from secondsight.store.schema import DATABASE
 
@@ -38,6 +39,7 @@ class ApiConfig:
         tenant_queries_waiting: Further ones that wait for their turn.
         tenant_query_seconds: Time that the questions of one tenant may take together in a minute.
         query_wait_seconds: How long a question waits for its turn.
+        live: The newest minutes that are kept in memory; only beside an embedded store.
         live_streams, tenant_live_streams: Live streams that may be open, in all and of one tenant.
         cache_bytes: About what kept answers may take; 0 keeps none.
         sql: What questions in SQL may cost.
@@ -70,6 +72,7 @@ class ApiConfig:
     tenant_query_seconds: float = 360.0
     query_wait_seconds: float = 15.0
     cache_bytes: int = 64 << 20
+    live: LiveConfig = field(default_factory=LiveConfig)
     live_streams: int = 2_000
     tenant_live_streams: int = 1_000
     sql: Budget = field(default_factory=Budget)

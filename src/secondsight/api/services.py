@@ -31,6 +31,8 @@ from secondsight.guard.quality import QualityReader
 from secondsight.guard.register import Register
 from secondsight.guard.service import SqlService
 from secondsight.lake.cold_pool import ColdPool
+from secondsight.live.run import open_window
+from secondsight.live.window import LiveWindow
 from secondsight.query.board import BoardSource, StoreBoards
 from secondsight.query.cache import AnswerCache, CachedRunner
 from secondsight.query.cold import ColdTier
@@ -38,6 +40,7 @@ from secondsight.query.fleet import FleetReader
 from secondsight.query.gapreader import GapReader
 from secondsight.query.health import HealthReader
 from secondsight.query.inventory import Inventory
+from secondsight.query.liveboard import LiveBoards
 from secondsight.query.plan import Span
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
@@ -70,25 +73,28 @@ class Services:
     sql: SqlService
     ask: AskService
     boards: BoardSource
+    live: LiveWindow | None
     issuer: Issuer | None
     feeds: Feeds
 
 
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
     """Return the services of an api over a store and a metadata store."""
-    inventory = Inventory(store, clock)
+    metrics = SelfMetrics()
+    live = open_window(store, catalog, clock, config.live, metrics)
+    inventory = Inventory(store, clock) if live is None else Inventory(store, clock, live.settle)
 
     def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
         return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
 
-    metrics = SelfMetrics()
-    boards = StoreBoards(inventory)
+    stored = StoreBoards(inventory)
+    boards: BoardSource = stored if live is None else LiveBoards(inventory, live, stored)
     gaps = GapReader(inventory, clock, planned)
     pool = ColdPool(config.cold, config.data)
     if read_floors(metadata):
         pool.warm()
     cold = ColdTier(pool, lambda: read_floors(metadata), inventory)
-    runner = QueryRunner(store, clock, inventory, gaps, cold)
+    runner = QueryRunner(store, clock, inventory, gaps, cold, live)
     statements = SqlService(
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
         Register(metadata, config.sql, clock, metrics),
@@ -114,6 +120,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         sql=statements,
         ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model, os.environ)),
         boards=boards,
+        live=live,
         issuer=None if config.oidc is None else Issuer(config.oidc, clock),
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )

@@ -119,10 +119,10 @@ def answer(store: ChdbStore, ticket: bytes) -> Any:
 def told(tail: Tail, wanted: Mapping[str, Sequence[str]]) -> Iterator[Any]:
     """Yield what is inserted from now on, one record batch a message; see `TOLD`."""
     for one in tail.follow(wanted):
-        body = pa.array([one.body], pa.large_binary())
-        texts = (pa.array([text]) for text in (one.kind, one.store, one.table))
-        kind, life, table = texts
-        yield pa.record_batch([kind, pa.array([one.number]), life, table, pa.array([one.until_ms]), body], schema=TOLD)
+        ends = pa.py_buffer(np.array([0, len(one.body)], np.int64))
+        body = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(one.body)])
+        plain = (one.kind, one.number, one.store, one.table, one.until_ms)
+        yield pa.record_batch([*(pa.array([value]) for value in plain), body], schema=TOLD)
 
 
 def take(store: ChdbStore, table: str, rows: Any, writable: frozenset[str]) -> None:
