@@ -2,7 +2,9 @@
 
 import itertools
 import multiprocessing
+import os
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select, text
 
 from postgresql_server import emptied
-from secondsight.access.audit import AuditEntry, AuditLog
+from secondsight.access.audit import AuditEntry, AuditLog, AuditMark, write_entries
 from secondsight.access.definitions import definition_hash, get_definition, get_definitions, put_definitions
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import AUDIT, METADATA, TOKENS, open_metadata
@@ -338,6 +340,54 @@ def test_reads_are_audited_in_batches_and_refusals_at_once(metadata: Engine):
     audit.close()
     audit.close()
     assert stored() == ["ok", "no_grant", "ok"]
+
+
+def test_nobody_who_reads_waits_for_the_audit_to_be_written(metadata: Engine, monkeypatch: pytest.MonkeyPatch):
+    audit, writes, may_end = AuditLog(metadata), threading.Event(), threading.Event()
+
+    def slow(engine: Engine, entries: list[AuditEntry]) -> None:
+        writes.set()
+        assert may_end.wait(20)
+        write_entries(engine, entries)
+
+    monkeypatch.setattr("secondsight.access.audit.write_entries", slow)
+    audit.note(AuditEntry(NOW_MS, "token:1", "t", "read"))
+    flushing = threading.Thread(target=audit.flush)
+    flushing.start()
+    assert writes.wait(20)
+    assert audit.note(AuditEntry(NOW_MS, "token:2", "t", "read")), "it came while the other one was written"
+    may_end.set()
+    flushing.join(20)
+    assert audit.flush() == 1
+    with metadata.connect() as connection:
+        found = [row.subject for row in connection.execute(select(AUDIT).order_by(AUDIT.c.audit_id))]
+    assert found == ["token:1", "token:2"]
+
+
+def test_what_could_not_be_written_waits_in_its_order(metadata: Engine, monkeypatch: pytest.MonkeyPatch):
+    audit = AuditLog(metadata)
+
+    def away(*_: object) -> None:
+        raise Retryable("away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("secondsight.access.audit.write_entries", away)
+        audit.record(AuditEntry(NOW_MS, "token:1", "t", "read"))
+        with pytest.raises(Retryable):
+            audit.record(AuditEntry(NOW_MS, "token:2", "t", "read", "no_grant"))
+    assert audit.flush() == 2
+    assert audit.flush() == 0
+
+
+def test_a_mark_that_is_left_tells_of_a_kill(tmp_path: Path):
+    mark = AuditMark(tmp_path / "audit.open")
+    assert mark.begin() is None
+    mark.end()
+    mark.end()
+    assert mark.begin() is None
+    os.utime(tmp_path / "audit.open", (NOW_MS / 1000, NOW_MS / 1000))
+    assert AuditMark(tmp_path / "audit.open").begin() == NOW_MS
+    assert AuditMark(tmp_path / "nowhere" / "audit.open").begin() is None
 
 
 def open_and_report(path: str, start, results) -> None:

@@ -48,6 +48,8 @@ ADMINISTRATION = [
     ("GET", "/v1/tokens", None),
     ("POST", "/v1/tokens", {"role": "viewer", "name": "x"}),
     ("DELETE", "/v1/tokens/x", None),
+    ("GET", "/v1/users", None),
+    ("DELETE", "/v1/users/x", None),
     ("GET", "/v1/audit", None),
 ]
 

@@ -11,7 +11,7 @@ from joserfc.jwk import RSAKey
 from front_rig import NOW_MS, Front
 from oidc_issuer import issuing
 from secondsight.access.grants import list_grants
-from secondsight.access.oidc import OidcConfig, OidcRule, erase
+from secondsight.access.oidc import OidcConfig, OidcRule
 from secondsight.access.scope import Grant, add_grant
 from secondsight.access.signins import local_path
 from secondsight.api.config import ApiConfig
@@ -164,17 +164,36 @@ def test_a_browser_signs_in_by_a_code_bound_to_it(front):
     assert client.get(callback).status_code == 403, "a code serves once"
 
 
-def test_a_session_of_a_person_ends_when_the_person_is_shut_out(front):
-    client = front.open()
+def test_a_person_who_is_erased_is_shut_out_and_named_nowhere(front):
+    desk, client = front.open(), front.open()
+    front.issuer.person |= {"sub": "root", "email": "root@example.org", "name": "Root"}
+    admin = {"authorization": f"Bearer {front.issuer.token()}"}
+    assert desk.get("/v1/session", headers=admin).json()["role"] == "admin"
+    front.issuer.person |= {"sub": "alice", "email": "alice@example.org", "name": "A. Person"}
     callback, _ = browse(front, client, "/v1/session/login")
-    cookie = dict(client.cookies)
     client.get(callback)
-    assert cookie != client.cookies
-    (record,) = list_grants(front.metadata, ["t1"])
-    assert erase(front.metadata, record.subject.removeprefix("user:"), NOW_MS)
+    bearer = front.issuer.token()
+    assert front.code(bearer) == "ok"
+    people = desk.get("/v1/users", headers=admin).json()["users"]
+    (mine,) = (one for one in people if one["name"] == "A. Person")
+    assert (mine["role"], mine["tenantId"], mine["erased"]) == ("viewer", "t1", None)
+    path = f"/v1/users/{mine['userId']}"
+    assert client.request("DELETE", path).status_code == 403
+    assert desk.request("DELETE", path, None, admin).status_code == 204
     assert client.get("/v1/session").json()["error"]["code"] == "session_ended"
-    front.clock.move(6)
+    assert front.code(bearer) == "no_grant", "tokens of the issuer are refused at once"
     assert front.code(front.issuer.token()) == "no_grant"
+    again = desk.request("DELETE", path, None, admin)
+    assert (again.status_code, again.json()["error"]["code"]) == (404, "not_found")
+    erased = next(
+        one for one in desk.get("/v1/users", headers=admin).json()["users"] if one["userId"] == mine["userId"]
+    )
+    assert (erased["name"], erased["erased"] is None) == ("", False)
+    (grant,) = (one for one in list_grants(front.metadata, ["t1"]) if one.subject == f"user:{mine['userId']}")
+    assert grant.revoked_ms is not None
+    told = desk.get("/v1/audit?action=person_erase", headers=admin).json()["entries"]
+    assert [(one["detail"], one["tenantId"]) for one in told] == [(mine["userId"], "t1")]
+    assert "A. Person" not in desk.get("/v1/audit", headers=admin).text
 
 
 @pytest.mark.parametrize("back", ["//elsewhere.example", "https://elsewhere.example", "/\\elsewhere", "x", "/a\nb", ""])

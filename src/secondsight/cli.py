@@ -21,6 +21,7 @@ from secondsight.administer.events import add_events
 from secondsight.administer.grants import add_grants
 from secondsight.administer.health import add_doctor, add_status
 from secondsight.administer.history import add_history
+from secondsight.administer.people import add_people
 from secondsight.administer.plans import add_plans, add_stages
 from secondsight.administer.retention import add_retention
 from secondsight.administer.sql import add_sql
@@ -109,6 +110,7 @@ def parser() -> argparse.ArgumentParser:
     add_tokens(commands, _command)
     add_tenants(commands, _command)
     add_grants(commands, _command)
+    add_people(commands, _command)
     add_plans(commands, _command)
     add_retention(commands, _command)
     add_debug(commands, _command, _add_server)

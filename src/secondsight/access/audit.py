@@ -1,12 +1,15 @@
 """Keep who did what, append-only.
 
-Reads are gathered and written in batches by whoever calls `flush` (within a second); refusals and changes are written
-before `record` returns.
+Reads are gathered and written in batches by whoever calls `flush` (within a second), and nobody who reads waits for
+that; refusals and changes are written before `record` returns. A process that is killed loses the reads of its last
+second, and `AuditMark` says so at the next start.
 """
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from threading import Lock
 
 from sqlalchemy import Engine, insert, select
@@ -88,24 +91,54 @@ class AuditLog:
         self._metadata = metadata
         self._waiting: deque[AuditEntry] = deque()
         self._lock = Lock()
+        self._writing = Lock()
+
+    def note(self, entry: AuditEntry) -> bool:
+        """Keep an entry until the next flush; return False where so many wait that a flush is due. Never blocks."""
+        with self._lock:
+            self._waiting.append(entry)
+            return len(self._waiting) < WAITING_MAXIMUM
 
     def record(self, entry: AuditEntry) -> None:
         """Keep an entry. A plain read waits for the next flush; anything else is durable when this returns."""
-        with self._lock:
-            self._waiting.append(entry)
-            full = len(self._waiting) >= WAITING_MAXIMUM
-        if full or entry.action != "read" or entry.outcome != "ok":
+        has_room = self.note(entry)
+        if not has_room or entry.action != "read" or entry.outcome != "ok":
             self.flush()
 
     def flush(self) -> int:
         """Write what waits and return how many entries that were. What cannot be written keeps waiting, and raises."""
-        with self._lock:
-            batch = list(self._waiting)
+        with self._writing:
+            with self._lock:
+                batch = list(self._waiting)
             if batch:
                 write_entries(self._metadata, batch)
-                self._waiting.clear()
+            with self._lock:
+                for _ in batch:
+                    self._waiting.popleft()
         return len(batch)
 
     def close(self) -> None:
         """Write what waits."""
         self.flush()
+
+
+class AuditMark:
+    """A file that is there while reads may wait to be written: one that is left says that its process was killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self) -> int | None:
+        """Set the mark; return when a process that left one last wrote what it had, epoch ms, else None."""
+        left_ms = int(self._path.stat().st_mtime * 1000) if self._path.exists() else None
+        self.written()
+        return left_ms
+
+    def written(self) -> None:
+        """Note that all that was read until now is written; where there is no folder for it, there is no mark."""
+        with suppress(OSError):
+            self._path.touch()
+
+    def end(self) -> None:
+        """Take the mark away: nothing waits."""
+        self._path.unlink(missing_ok=True)

@@ -124,13 +124,6 @@ def identity_of(metadata: Engine, config: OidcConfig, claims: Mapping[str, Any],
     return Identity(subject, Role(best.role), best.tenant, _name(config, claims), expires_ms=expires_ms)
 
 
-def erase(metadata: Engine, user_id: str, now_ms: int) -> bool:
-    """Forget the name of a person and shut the person out; the id stays where it stands. False where there is none."""
-    known = update(USERS).where(USERS.c.user_id == user_id)
-    with writing(metadata) as connection:
-        return connection.execute(known.values(name="", disabled_ms=now_ms)).rowcount == 1
-
-
 def user_identity(metadata: Engine, user_id: str, expires_ms: int) -> Identity:
     """Return a person by id, as at the last sign-in.
 

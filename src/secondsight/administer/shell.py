@@ -146,7 +146,7 @@ def _record(names: Sequence[str], line: Sequence[str], room: int) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    if name in ("expires_ms", "revoked_ms") and value is not None:
+    if name in ("expires_ms", "revoked_ms", "disabled_ms") and value is not None:
         return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%MZ")
     if isinstance(value, tuple | list):
         return ",".join(map(str, value)) or ABSENT

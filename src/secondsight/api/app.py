@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from secondsight.access.audit import AuditMark
 from secondsight.api import (
     administration,
     ask,
@@ -19,6 +20,7 @@ from secondsight.api import (
     ledger,
     live,
     operations,
+    people,
     places,
     prometheus,
     questions,
@@ -31,7 +33,7 @@ from secondsight.api import (
 from secondsight.api.attend import Attended
 from secondsight.api.errors import handle_errors
 from secondsight.api.forward import Forward
-from secondsight.api.guard import Guarded, flush_audit
+from secondsight.api.guard import Guarded, flush_audit, tell_of_lost_reads
 from secondsight.api.models import ErrorAnswer
 from secondsight.api.pages import page_routes, static_folder
 from secondsight.api.services import Services
@@ -39,6 +41,8 @@ from secondsight.api.tagged import Tagged
 from secondsight.errors import Retryable
 from secondsight.live.run import Following
 
+AUDIT_MARK = "audit.open"
+"""File in the folder of the platform, while an api runs."""
 GZIP_FROM_BYTES = 2_000
 GZIP_LEVEL = 1
 
@@ -58,6 +62,7 @@ _MODULES = (
     live,
     ladder,
     administration,
+    people,
     sql,
     ask,
     questions,
@@ -106,7 +111,9 @@ def make_routes(services: Services) -> FastAPI:
 def _closing(services: Services) -> Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, object]]]:
     @asynccontextmanager
     async def live(_: FastAPI) -> AsyncIterator[Mapping[str, object]]:
-        flushing = asyncio.create_task(flush_audit(services))
+        mark = AuditMark(services.config.data / AUDIT_MARK)
+        await asyncio.to_thread(tell_of_lost_reads, services, mark)
+        flushing = asyncio.create_task(flush_audit(services, mark))
         following = None if services.live is None else Following(services.live)
         yield {}
         await services.feeds.close()
@@ -115,6 +122,7 @@ def _closing(services: Services) -> Callable[[FastAPI], AbstractAsyncContextMana
             await flushing
         with suppress(Retryable):
             services.audit.close()
+            mark.end()
         if following is not None:
             await asyncio.to_thread(following.close)
         services.store.close()

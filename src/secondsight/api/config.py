@@ -32,6 +32,9 @@ class ApiConfig:
         oidc: Sign-in of people by an issuer; tokens work besides.
         tls_certificate, tls_key: PEM files; both or neither. They may be replaced while the api runs.
         session_seconds: How long a sign-in lasts.
+        sign_in_address_failures, sign_in_account_failures: Sign-ins, and tokens that are not known, that may fail in a
+            minute from one address, and for one account or secret.
+        proxies: Addresses of reverse proxies whose `X-Forwarded-For` is believed.
         requests_per_second, requests_burst: Requests that one token or person may send, lastingly and at once.
         queries: Questions that may run at once; 0 stands for one more than the machine has cores, where the store is on
             the same machine, and else for `readers`.
@@ -63,6 +66,9 @@ class ApiConfig:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     session_seconds: int = 12 * 3600
+    sign_in_address_failures: int = 60
+    sign_in_account_failures: int = 10
+    proxies: tuple[str, ...] = ()
     debug_values_per_second: int = 20_000
     requests_per_second: float = 100.0
     requests_burst: float = 500.0

@@ -6,19 +6,23 @@ is: the server, which knows of it, leaves the body out.
 
 import asyncio
 import logging
+from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 
-from secondsight.access.audit import AuditEntry
+from secondsight.access.audit import AuditEntry, AuditMark
 from secondsight.access.identity import Identity
+from secondsight.api.attempts import PLATFORM_TENANT
 from secondsight.api.errors import answer
 from secondsight.api.forward import App, Receive, Scope, Send
 from secondsight.api.pages import SAFETY
 from secondsight.api.services import Services
 from secondsight.errors import Retryable
+from secondsight.query.times import format_time
 
 FLUSH_SECONDS = 0.5
 DETAIL_LENGTH_MAXIMUM = 2_000
@@ -82,24 +86,40 @@ class Guarded:
             await self._record(_entry(scope, caller, status, self._services.clock.now_ms()))
 
     async def _record(self, entry: AuditEntry) -> None:
-        if entry.outcome == "ok":
-            self._services.audit.record(entry)
+        """Put an answer on record: a read with the next batch, anything else before it is sent."""
+        audit = self._services.audit
+        if entry.outcome == "ok" and audit.note(entry):
             return
         try:
-            await asyncio.to_thread(self._services.audit.record, entry)
+            await asyncio.to_thread(audit.flush if entry.outcome == "ok" else partial(audit.record, entry))
         except Retryable as error:
-            _log.warning("a refusal waits to be put on record: %s", error)
+            _log.warning("an entry waits to be put on record: %s", error)
 
 
-async def flush_audit(services: Services) -> None:
+async def flush_audit(services: Services, mark: AuditMark) -> None:
     """Write what was read every half second, until cancelled."""
     while True:
         await asyncio.sleep(FLUSH_SECONDS)
         try:
             await asyncio.to_thread(services.audit.flush)
+            mark.written()
         except Retryable as error:
             services.selfmetrics.count("api_audit_delays_total")
             _log.warning("reads wait to be put on record: %s", error)
+
+
+def tell_of_lost_reads(services: Services, mark: AuditMark) -> None:
+    """Set the mark of this process, and put on record that another one was killed before it could write its last."""
+    left_ms = mark.begin()
+    if left_ms is None:
+        return
+    detail = f"an api was killed; what was read in the second after {format_time(left_ms)} may not be on record"
+    _log.warning("%s", detail)
+    services.selfmetrics.count("api_audit_gaps_total")
+    with suppress(Retryable):
+        services.audit.record(
+            AuditEntry(services.clock.now_ms(), "platform:api", PLATFORM_TENANT, "audit_gap", "ok", detail)
+        )
 
 
 def is_foreign(scope: Scope) -> bool:

@@ -19,6 +19,7 @@ from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator, unexpired
 from secondsight.api.admission import Admission, Limits, Throttled
+from secondsight.api.attempts import TOKEN, Attempts, address_of
 from secondsight.api.config import ApiConfig
 from secondsight.api.feed import FeedLimits, Feeds
 from secondsight.ask.models import make_model
@@ -69,6 +70,7 @@ class Services:
     health: HealthReader
     selfmetrics: SelfMetrics
     audit: AuditLog
+    attempts: Attempts
     admission: Admission
     sql: SqlService
     ask: AskService
@@ -87,6 +89,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
         return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
 
+    audit = AuditLog(metadata)
     stored = StoreBoards(inventory)
     boards: BoardSource = stored if live is None else LiveBoards(inventory, live, stored)
     gaps = GapReader(inventory, clock, planned)
@@ -115,7 +118,8 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         fleet=FleetReader(inventory, catalog, clock),
         health=HealthReader(inventory, clock, planned),
         selfmetrics=metrics,
-        audit=AuditLog(metadata),
+        audit=audit,
+        attempts=Attempts(config.sign_in_address_failures, config.sign_in_account_failures, audit, metrics, clock),
         admission=Admission(_limits(config), clock),
         sql=statements,
         ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model, os.environ)),
@@ -149,6 +153,7 @@ def identity_of(request: Request, services: Annotated[Services, Depends(services
 
     Raises:
         Rejected(token_missing, token_invalid, token_expired, session_ended).
+        Throttled(rate_limited).
     """
     found = authenticated(request, services)
     request.state.caller = found
@@ -162,9 +167,12 @@ def authenticated(request: Request, services: Services) -> Identity:
     if kind.lower() != "bearer" and session_id:
         return session_identity(services.metadata, session_id, services.clock.now_ms())
     secret = secret.strip() if kind.lower() == "bearer" else ""
-    if services.issuer is not None and is_jwt(secret):
-        return _of_issuer(secret, services, services.issuer)
-    return services.authenticator.authenticate(secret)
+    if not secret:
+        return services.authenticator.authenticate(secret)
+    with services.attempts.of(address_of(request, services.config.proxies), secret, TOKEN):
+        if services.issuer is not None and is_jwt(secret):
+            return _of_issuer(secret, services, services.issuer)
+        return services.authenticator.authenticate(secret)
 
 
 def _of_issuer(secret: str, services: Services, issuer: Issuer) -> Identity:

@@ -8,6 +8,7 @@ from secondsight.access.audit import AuditEntry
 from secondsight.access.identity import Identity
 from secondsight.access.scope import scopes_of
 from secondsight.access.sessions import end_session, start_session
+from secondsight.api.attempts import SESSION, address_of
 from secondsight.api.models import ErrorAnswer, SessionAnswer, SessionRequest
 from secondsight.api.services import COOKIE, Caller, Shared
 
@@ -19,8 +20,9 @@ def sign_in(
     services: Shared, request: Request, response: Response, asked: Annotated[SessionRequest, Body()]
 ) -> SessionAnswer:
     """Sign in with a token that may read."""
-    identity = services.authenticator.authenticate(asked.token.strip())
-    scopes_of(identity, services.metadata)
+    with services.attempts.of(address_of(request, services.config.proxies), asked.token.strip(), SESSION):
+        identity = services.authenticator.authenticate(asked.token.strip())
+        scopes_of(identity, services.metadata)
     lasts_seconds = services.config.session_seconds
     session_id = start_session(services.metadata, identity, services.clock.now_ms(), lasts_seconds)
     set_session(response, request, session_id, lasts_seconds)

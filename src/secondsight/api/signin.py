@@ -13,6 +13,7 @@ from secondsight.access.issuer import Issuer
 from secondsight.access.oidc import OidcConfig, identity_of
 from secondsight.access.sessions import start_session
 from secondsight.access.signins import LASTS_MS, begin, finish
+from secondsight.api.attempts import ISSUER, address_of
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.services import Services, Shared
 from secondsight.api.session import set_session
@@ -46,6 +47,7 @@ def ways(services: Shared) -> WaysAnswer:
 def login(services: Shared, request: Request, back: Annotated[str, Query(max_length=2_000)] = "/") -> Response:
     """Send a browser to the issuer."""
     config, issuer = _configured(services)
+    services.attempts.begin(address_of(request, services.config.proxies))
     made = begin(services.metadata, back, services.clock.now_ms())
     asked = {
         "response_type": "code",
@@ -74,6 +76,11 @@ def callback(
     code: Annotated[str, Query(max_length=4_000)] = "",
 ) -> Response:
     """Take a browser back from the issuer and start its session."""
+    with services.attempts.of(address_of(request, services.config.proxies), state, ISSUER):
+        return _finished(services, request, state, code)
+
+
+def _finished(services: Services, request: Request, state: str, code: str) -> Response:
     config, issuer = _configured(services)
     now_ms = services.clock.now_ms()
     if not state or not secrets.compare_digest(request.cookies.get(COOKIE, "").encode(), state.encode()):
@@ -91,7 +98,9 @@ def callback(
     if config.client_secret_file is not None:
         form["client_secret"] = config.client_secret_file.read_text().strip()
     token = issuer.exchange(form).get("id_token")
-    identity = identity_of(services.metadata, config, issuer.claims(str(token), begun.nonce), now_ms)
+    claims = issuer.claims(str(token), begun.nonce)
+    with services.attempts.of("", f"{config.issuer} {claims.get('sub')}", ISSUER):
+        identity = identity_of(services.metadata, config, claims, now_ms)
     lasts_seconds = services.config.session_seconds
     answer = HTMLResponse(
         _BACK.format(html.escape(begun.back, quote=True)), headers={"Content-Security-Policy": POLICY}

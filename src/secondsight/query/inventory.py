@@ -152,6 +152,12 @@ class Inventory:
         with self._lock:
             self._kept.pop(key, None)
 
+    def forget_kind(self, kind: str) -> None:
+        """Make anew all that was made for keys whose first part is `kind`."""
+        with self._lock:
+            for key in [each for each in self._kept if isinstance(each, tuple) and each[0] == kind]:
+                del self._kept[key]
+
     def read(self, statement: Statement) -> Any:
         """Run a statement of this package.
 
