@@ -17,6 +17,7 @@ from secondsight.access.tokens import TokenSpec, create_token
 from secondsight.api.app import make_app, make_routes
 from secondsight.api.config import ApiConfig
 from secondsight.api.models import QueryAnswer, TopAnswer
+from secondsight.api.reference import collector_answer
 from secondsight.api.series import ARROW, CSV, JSON
 from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
@@ -237,6 +238,15 @@ def test_catalogue_and_collectors(api):
     assert "gpu_power_watts" not in {m["name"] for m in api.get("/v1/catalog", "narrow").json()["metrics"]}
     collectors = api.get("/v1/collectors").json()["collectors"]
     assert [(one["collectorId"], one["idle"]) for one in collectors] == [("agent-h1", False), ("agent-h2", True)]
+
+
+def test_a_collector_that_has_sent_no_sample_has_no_times_and_no_lag():
+    names = ("watermark", "newest_event_time", "last_ingest_time", "rollup_through")
+    told = dict.fromkeys(("tenant_id", "cluster_id", "host_id", "collector_id"), "x")
+    row = {**told, **dict.fromkeys((f"{name}_ms" for name in names), 0), "idle": 0, "backlog": 0}
+    shown = collector_answer(row, NOW)
+    assert [getattr(shown, name) for name in (*names, "lag_ms")] == [None] * 5
+    assert collector_answer(row | {"newest_event_time_ms": NOW - 5}, NOW).lag_ms == 5
 
 
 REFUSALS = json.loads((Path(__file__).parent / "cases" / "query" / "refusals.json").read_text())

@@ -295,17 +295,17 @@ class CatalogAnswer(Shape):
 
 
 class CollectorAnswer(Shape):
-    """How far one collector has come."""
+    """How far one collector has come; times and lag are null before its first sample."""
 
     tenant_id: str
     cluster_id: str
     host_id: str
     collector_id: str
-    watermark: str
-    newest_event_time: str
-    last_ingest_time: str
-    rollup_through: str
-    lag_ms: int
+    watermark: str | None
+    newest_event_time: str | None
+    last_ingest_time: str | None
+    rollup_through: str | None
+    lag_ms: int | None
     idle: bool
     backlog: bool
 

@@ -30,14 +30,14 @@ def catalog(services: Shared, scope: Reader, asked: Annotated[PageParameters, Qu
 
 @router.get("/v1/collectors")
 def collectors(services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> CollectorPage:
-    """Return the collectors in scope, those furthest behind first."""
+    """Return the collectors in scope, those furthest behind first, those without a sample last."""
     rows = services.inventory.progress(scope).to_pylist()
-    rows.sort(key=lambda row: (row["watermark_ms"], row["collector_id"]))
+    rows.sort(key=lambda row: (row["watermark_ms"] <= 0, row["watermark_ms"], row["collector_id"]))
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     now_ms = services.clock.now_ms()
     return CollectorPage(
-        collectors=[_collector(row, now_ms) for row in rows[start:end]],
+        collectors=[collector_answer(row, now_ms) for row in rows[start:end]],
         total=len(rows),
         next_cursor=next_cursor(end, len(rows)),
     )
@@ -62,17 +62,24 @@ def _metric(metric: Metric) -> MetricAnswer:
     )
 
 
-def _collector(row: dict[str, Any], now_ms: int) -> CollectorAnswer:
+def collector_answer(row: dict[str, Any], now_ms: int) -> CollectorAnswer:
+    """Return how far a collector has come, by its row of `progress`."""
+    newest_ms = row["newest_event_time_ms"]
     return CollectorAnswer(
         tenant_id=row["tenant_id"],
         cluster_id=row["cluster_id"],
         host_id=row["host_id"],
         collector_id=row["collector_id"],
-        watermark=format_time(row["watermark_ms"]),
-        newest_event_time=format_time(row["newest_event_time_ms"]),
-        last_ingest_time=format_time(row["last_ingest_time_ms"]),
-        rollup_through=format_time(row["rollup_through_ms"]),
-        lag_ms=max(now_ms - row["newest_event_time_ms"], 0),
+        watermark=_time(row["watermark_ms"]),
+        newest_event_time=_time(newest_ms),
+        last_ingest_time=_time(row["last_ingest_time_ms"]),
+        rollup_through=_time(row["rollup_through_ms"]),
+        lag_ms=max(now_ms - newest_ms, 0) if newest_ms > 0 else None,
         idle=bool(row["idle"]),
         backlog=bool(row["backlog"]),
     )
+
+
+def _time(time_ms: int) -> str | None:
+    """Return an instant, or None where there was none yet."""
+    return format_time(time_ms) if time_ms > 0 else None

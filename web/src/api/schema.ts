@@ -409,7 +409,7 @@ export interface paths {
         };
         /**
          * Collectors
-         * @description Return the collectors in scope, those furthest behind first.
+         * @description Return the collectors in scope, those furthest behind first, those without a sample last.
          */
         get: operations["collectors"];
         put?: never;
@@ -1168,6 +1168,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Users
+         * @description Return the people of tenants that the caller administers, erased ones too.
+         */
+        get: operations["users"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Erase User
+         * @description Erase a person: the name and what was asked go, sessions and grants end, and the person stays shut out.
+         */
+        delete: operations["erase_user"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1400,8 +1440,14 @@ export interface components {
             total: number;
         };
         /**
+         * Coding
+         * @description How figures are said: as numbers, or in one byte a cell.
+         * @enum {string}
+         */
+        Coding: "numbers" | "bytes";
+        /**
          * CollectorAnswer
-         * @description How far one collector has come.
+         * @description How far one collector has come; times and lag are null before its first sample.
          */
         CollectorAnswer: {
             /** Backlog */
@@ -1415,17 +1461,17 @@ export interface components {
             /** Idle */
             idle: boolean;
             /** Lagms */
-            lagMs: number;
+            lagMs: number | null;
             /** Lastingesttime */
-            lastIngestTime: string;
+            lastIngestTime: string | null;
             /** Newesteventtime */
-            newestEventTime: string;
+            newestEventTime: string | null;
             /** Rollupthrough */
-            rollupThrough: string;
+            rollupThrough: string | null;
             /** Tenantid */
             tenantId: string;
             /** Watermark */
-            watermark: string;
+            watermark: string | null;
         };
         /**
          * CollectorPage
@@ -3040,6 +3086,40 @@ export interface components {
             seconds: number;
             /** Ts */
             ts: string;
+        };
+        /**
+         * UserAnswer
+         * @description A person; the name is empty once erased.
+         */
+        UserAnswer: {
+            /** Created */
+            created: string;
+            /** Erased */
+            erased: string | null;
+            /** Name */
+            name: string;
+            /** Role */
+            role: string;
+            /** Seen */
+            seen: string;
+            /** Subject */
+            subject: string;
+            /** Tenantid */
+            tenantId: string;
+            /** Userid */
+            userId: string;
+        };
+        /**
+         * UserPage
+         * @description A page of people, oldest first.
+         */
+        UserPage: {
+            /** Nextcursor */
+            nextCursor: string | null;
+            /** Total */
+            total: number;
+            /** Users */
+            users: components["schemas"]["UserAnswer"][];
         };
         /** ValidationError */
         ValidationError: {
@@ -6063,6 +6143,10 @@ export interface operations {
                 host?: string;
                 /** @description One value, or several separated by commas. */
                 gpu?: string;
+                /** @description `bytes` gives frames of one byte a cell, as the map, and exact sums of each metric. */
+                coding?: components["schemas"]["Coding"];
+                /** @description Name of a layout whose cells the caller has. */
+                layout?: string;
             };
             header?: {
                 "last-event-id"?: string;
@@ -7808,6 +7892,157 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    users: {
+        parameters: {
+            query?: {
+                limit?: number | null;
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserPage"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unprocessable Entity */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    erase_user: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

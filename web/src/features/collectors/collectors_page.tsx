@@ -38,16 +38,11 @@ interface Row extends Collector {
 
 /** The time up to which a collector's samples have come, in ms; null where it has sent events alone. */
 function watermarkOf(row: Collector): number | null {
-  const at = Date.parse(row.watermark);
-  return at > 0 ? at : null;
-}
-
-function lagOf(row: Collector): number | null {
-  return watermarkOf(row) === null ? null : row.lagMs;
+  return row.watermark === null ? null : Date.parse(row.watermark);
 }
 
 function toneOf(row: Collector): [Tone, string] {
-  if (watermarkOf(row) === null) return ["none", "No samples"];
+  if (row.lagMs === null) return ["none", "No samples"];
   if (row.idle) return ["bad", "Silent"];
   if (row.backlog) return ["warn", "Catching up"];
   return row.lagMs > LATE_MS ? ["warn", "Late"] : ["ok", "Delivering"];
@@ -83,10 +78,10 @@ const COLUMNS: readonly Column<Row>[] = [
     width: "80px",
     numeric: true,
     cell: (row) => {
-      const lag = lagOf(row);
+      const lag = row.lagMs;
       return lag === null ? "–" : formatDuration(lag);
     },
-    sortBy: lagOf,
+    sortBy: (row) => row.lagMs,
   },
   {
     key: "watermark",
@@ -173,7 +168,7 @@ function Totals({ rows }: { rows: readonly Row[] }) {
   const silent = states.filter((state) => state === "Silent").length;
   const late = states.filter((state) => state === "Late" || state === "Catching up").length;
   const versions = new Set(rows.map((row) => row.version).filter(Boolean));
-  const furthest = rows.reduce((most, row) => Math.max(most, lagOf(row) ?? 0), 0);
+  const furthest = rows.reduce((most, row) => Math.max(most, row.lagMs ?? 0), 0);
   return (
     <Tiles
       label="Collectors now"
