@@ -1,10 +1,15 @@
 """How a GPU is: each line of the catalogue, by the event that it is about, while it lasts and after."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from secondsight.access.maintenance import MaintenanceWindow
 from secondsight.catalog.health import Health, Lasts, health_rules
 from secondsight.catalog.load import load_catalog
+from secondsight.query.figures import signs_of
 from secondsight.query.fleet import GpuNow, Status
 from secondsight.query.health import LATELY_MS, NEVER, PLANNED, SILENT, verdicts_of
 
@@ -79,3 +84,40 @@ def test_a_card_that_says_nothing_is_not_healthy(status, health, rule):
     assert (found.health, found.evidence[0].rule) == (health, rule)
     window = MaintenanceWindow("t1", "c1", "", NOW - 1, NOW + 1, "", "", NOW)
     assert verdict(status=Status.LOST, planned=[window]).evidence[0].rule == PLANNED
+
+
+# -- figures ---------------------------------------------------------------------------------------------------------
+
+FIGURE_CASES = json.loads((Path(__file__).parent / "cases/health/figures.json").read_text(encoding="utf-8"))
+
+
+def cards_of(case):
+    """Return the GPUs of a case and their figures."""
+    told = case.get("job", case.get("free"))
+    number = max(len(values) for values in told.values())
+    products = case.get("products", ["A"] * number)
+    gpus = [
+        replace(gpu(), gpu_id=f"GPU-{place}", job_id="j1" if "job" in case else "", gpu_model=products[place])
+        for place in range(number)
+    ]
+    figures = {
+        (*KEY[:3], each.gpu_id): {name: values[place] for name, values in told.items() if values[place] is not None}
+        for place, each in enumerate(gpus)
+    }
+    return gpus, figures
+
+
+@pytest.mark.parametrize("case", FIGURE_CASES, ids=lambda case: case["name"])
+def test_figures_say_who_is_near_a_limit_or_below_its_peers(case):
+    gpus, figures = cards_of(case)
+    found = signs_of(gpus, figures, NOW)
+    told = {key[3].removeprefix("GPU-"): sorted(sign.rule for sign in signs) for key, signs in found.items()}
+    assert told == case["signs"]
+    verdicts = verdicts_of(gpus, [], [], NOW, found)
+    assert {key[3] for key, one in verdicts.items() if one.health is Health.DEGRADED} == {f"GPU-{n}" for n in told}
+
+
+def test_figures_of_a_silent_card_say_nothing():
+    gpus, figures = cards_of(next(case for case in FIGURE_CASES if case["name"].startswith("one card works less")))
+    silent = [replace(one, status=Status.SILENT) for one in gpus]
+    assert signs_of(silent, figures, NOW) == {}

@@ -26,6 +26,7 @@ from secondsight.errors import Rejected
 from secondsight.model import EntityKind, Quality
 from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
+from secondsight.query.figures import compile_figures, figures_of, metrics_of_rules
 from secondsight.query.fleet import compile_newest
 from secondsight.query.inventory import compile_progress, compile_rewrites
 from secondsight.query.plan import Situation, Span, plan_series
@@ -459,3 +460,20 @@ def test_boxes_that_deny_metrics_show_the_others(store):
     refused = united_scopes(*(replace(box, denied_metrics=frozenset({POWER})) for box in scope.boxes))
     with pytest.raises(Rejected):
         ask(store, refused, metric=f"{GAUGE},{POWER}")
+
+
+def test_figures_of_the_last_minutes_are_means_in_the_unit_of_the_metric(store):
+    now_ms = T0 + 300_000
+    metrics = metrics_of_rules(CATALOG, scope_of())
+    found = figures_of(store.query(*_texts(compile_figures(metrics, now_ms, scope_of()))), metrics)
+    assert {key[3] for key in found} == {"GPU-a", "GPU-b", "GPU-c"}
+    for entity in ("GPU-a", "GPU-b"):
+        mine = [row for row in rows() if (row.tenant, row.entity) == ("t1", entity) and row.t < now_ms]
+        values = [row.values[GAUGE] for row in mine if GAUGE in row.values]
+        assert found["t1", "c1", "h1", entity][GAUGE] == pytest.approx(sum(values) / len(values) * 1e-4)
+    hidden = scope_of(denied_metrics=frozenset({GAUGE}))
+    assert GAUGE not in {metric.name for metric in metrics_of_rules(CATALOG, hidden)}
+
+
+def _texts(statement):
+    return statement.sql, statement.params, statement.settings

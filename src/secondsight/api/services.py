@@ -116,7 +116,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         runner=CachedRunner(runner, AnswerCache(config.cache_bytes, clock), clock, planned, metrics),
         gaps=gaps,
         fleet=FleetReader(inventory, catalog, clock),
-        health=HealthReader(inventory, clock, planned),
+        health=HealthReader(inventory, catalog, clock, planned),
         selfmetrics=metrics,
         audit=audit,
         attempts=Attempts(config.sign_in_address_failures, config.sign_in_account_failures, audit, metrics, clock),

@@ -1,4 +1,4 @@
-"""Say how each GPU is, and by what evidence: one function over its newest row, its events and planned work.
+"""Say how each GPU is, and by what evidence: one function over its newest row, its events, figures and planned work.
 
 The first that fits: unavailable, degraded, unknown, healthy. Every verdict but healthy names what it rests on.
 """
@@ -6,13 +6,16 @@ The first that fits: unavailable, degraded, unknown, healthy. Every verdict but 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from secondsight.access.maintenance import MaintenanceWindow
 from secondsight.access.scope import Scope
 from secondsight.catalog.health import Health, HealthRule, Lasts, health_rules
+from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.model import EntityKind
+from secondsight.query.figures import Figures, Sign, compile_figures, figures_of, metrics_of_rules, signs_of
 from secondsight.query.fleet import FleetNow, GpuNow, Status
 from secondsight.query.gapreader import Planned
 from secondsight.query.inventory import Inventory
@@ -22,6 +25,7 @@ from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import time_bounds
 
 KEPT_SECONDS = 2.0
+FIGURES_SECONDS = 10.0
 BACK_MS = 31 * 86_400_000
 LATELY_MS = 300_000
 SHARE = 0.1
@@ -57,8 +61,9 @@ class HealthReader:
         planned: Returns the planned work of a scope in a range.
     """
 
-    def __init__(self, inventory: Inventory, clock: Clock, planned: Planned) -> None:
+    def __init__(self, inventory: Inventory, catalog: Catalog, clock: Clock, planned: Planned) -> None:
         self._inventory = inventory
+        self._catalog = catalog
         self._clock = clock
         self._planned = planned
 
@@ -77,8 +82,17 @@ class HealthReader:
         rows: list[Row] = self._inventory.remember(
             ("health", scope), KEPT_SECONDS, lambda: self._inventory.read(compile_health(scope, now_ms)).to_pylist()
         )
+        figures: dict[Key, Figures] = self._inventory.remember(
+            ("figures", scope), FIGURES_SECONDS, lambda: self._figures(scope, now_ms)
+        )
         planned = self._planned(scope, Span(now_ms, now_ms + 1))
-        return verdicts_of(fleet.gpus, rows, planned, now_ms)
+        return verdicts_of(fleet.gpus, rows, planned, now_ms, signs_of(fleet.gpus, figures, now_ms))
+
+    def _figures(self, scope: Scope, now_ms: int) -> dict[Key, Figures]:
+        metrics = metrics_of_rules(self._catalog, scope)
+        if not metrics:
+            return {}
+        return figures_of(self._inventory.read(compile_figures(metrics, now_ms, scope)), metrics)
 
 
 def compile_health(scope: Scope, now_ms: int) -> Statement:
@@ -103,9 +117,13 @@ def compile_health(scope: Scope, now_ms: int) -> Statement:
 
 
 def verdicts_of(
-    gpus: Iterable[GpuNow], rows: Sequence[Row], planned: Sequence[MaintenanceWindow], now_ms: int
+    gpus: Iterable[GpuNow],
+    rows: Sequence[Row],
+    planned: Sequence[MaintenanceWindow],
+    now_ms: int,
+    signs: Mapping[Key, Sequence[Sign]] = MappingProxyType({}),
 ) -> dict[Key, Verdict]:
-    """Return the verdicts of some GPUs from events about them and their hosts."""
+    """Return the verdicts of some GPUs from events about them and their hosts, and from what their figures say."""
     by_gpu: dict[Key, list[Row]] = defaultdict(list)
     fresh: dict[tuple[str, ...], int] = defaultdict(int)
     for row in rows:
@@ -121,14 +139,17 @@ def verdicts_of(
         key = (gpu.tenant_id, gpu.cluster_id, gpu.host_id, gpu.gpu_id)
         reset_ms = max(fresh[key], fresh[key[:3]])
         is_quiet = key[:3] in quiet or (*key[:2], "") in quiet
-        found[key] = verdict_of(gpu, by_gpu.get(key, ()), reset_ms, now_ms, is_planned=is_quiet)
+        told = [(rule, row) for row in by_gpu.get(key, ()) if (rule := _rule_of(row))]
+        counted = [(rule, row) for rule, row in told if _counts(rule, row, reset_ms, now_ms)]
+        found[key] = verdict_of(gpu, counted, signs.get(key, ()), is_planned=is_quiet)
     return found
 
 
-def verdict_of(gpu: GpuNow, rows: Sequence[Row], reset_ms: int, now_ms: int, *, is_planned: bool) -> Verdict:
-    """Return how one GPU is; `reset_ms` is when it, its driver or its host last began anew, 0 where unknown."""
-    told = [(rule, row) for row in rows if (rule := _rule_of(row)) and _counts(rule, row, reset_ms, now_ms)]
-    evidence: dict[tuple[Health, str], Evidence] = {}
+def verdict_of(
+    gpu: GpuNow, told: Sequence[tuple[HealthRule, Row]], signs: Sequence[Sign], *, is_planned: bool
+) -> Verdict:
+    """Return how one GPU is, from events that still count and from what its figures say."""
+    evidence = {(sign.health, sign.rule): Evidence(sign.rule, sign.since_ms, sign.text) for sign in signs}
     for rule, row in told:
         known = evidence.get((rule.verdict, rule.name))
         if known is None or row["time_ms"] > (known.since_ms or 0):

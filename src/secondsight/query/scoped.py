@@ -65,16 +65,19 @@ class ScopedTables:
         """
         self._boxes = self._showing(name)
 
-    def shown(self, table: str, metric: str) -> str:
+    def shown(self, table: str, metric: str, expression: str = "") -> str:
         """Return the column of a metric in a table of samples, NULL in rows that no box shows it of.
+
+        With an expression over columns of the metric, return that instead.
 
         Raises:
             Rejected(forbidden_metric): No grant shows it.
         """
         showing = self._showing(metric)
+        column = expression or quoted(metric)
         if len(showing) == len(self._boxes):
-            return quoted(metric)
-        return f"if({self._either(showing, table)}, {quoted(metric)}, NULL)"
+            return column
+        return f"if({self._either(showing, table)}, {column}, NULL)"
 
     def _showing(self, metric: str) -> tuple[Scope, ...]:
         return replace(self._boxes[0], others=self._boxes[1:]).showing(metric).boxes
