@@ -225,7 +225,10 @@ def _plain(part: Any) -> NDArray[np.bool_]:
 
 
 def _times(values: Any) -> I64:
-    """Return times as epoch ms; integers are that already."""
+    """Return times as epoch ms; integers of 64 bits are that already, those of 32 are seconds."""
+    if pa.types.is_uint32(values.type):
+        seconds: I64 = values.to_numpy().astype(np.int64)
+        return seconds * 1000
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.timestamp("ms", values.type.tz)).cast(pa.int64())
     found: I64 = values.to_numpy()
