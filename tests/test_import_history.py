@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import cramjam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,12 +11,13 @@ import pytest
 from foreign_rig import CASE_MS, foreign
 from secondsight.administer import history_send
 from secondsight.administer.history_read import Form, form_of, read_history
-from secondsight.administer.history_send import Journal, RemoteWriter, bodies_of, send_history
+from secondsight.administer.history_send import Journal, RemoteWriter, bodies_of, encoded, send_history
 from secondsight.agent.client.connection import Connection
 from secondsight.catalog.load import load_catalog
 from secondsight.cli import main
 from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected, Retryable
+from secondsight.gateway.foreign.messages import remote_write
 
 CATALOG = load_catalog()
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
@@ -84,7 +86,29 @@ def stamp(time_ms: int) -> str:
     return format_time(time_ms)
 
 
-FILES = (prometheus, dump, api_result, long_csv, wide_csv, parquet)
+SERIES = ("DCGM_FI_DEV_POWER_USAGE", (("Hostname", "node-a"), ("UUID", GPU), ("gpu", "0")))
+
+
+def body(path: Path) -> Path:
+    """Write what Prometheus posts by remote write 1.0, as it is on the wire."""
+    (path / "body.rw").write_bytes(encoded({SERIES: list(POWER.items())}))
+    return path / "body.rw"
+
+
+def later_body(path: Path) -> Path:
+    """Write what Prometheus posts by remote write 2.0: texts are symbols."""
+    name, labels = SERIES
+    symbols = ["", *(text for pair in (("__name__", name), *labels) for text in pair)]
+    series = remote_write("Series")(labels_refs=list(range(1, len(symbols))))
+    for time_ms, watts in POWER.items():
+        series.samples.add(value=watts, timestamp=time_ms)
+    request = remote_write("Request")(symbols=[symbol.encode() for symbol in symbols])
+    request.timeseries.append(series.SerializeToString())
+    (path / "later.snappy").write_bytes(bytes(cramjam.snappy.compress_raw(request.SerializeToString())))
+    return path / "later.snappy"
+
+
+FILES = (prometheus, dump, api_result, body, later_body, long_csv, wide_csv, parquet)
 
 
 @pytest.mark.parametrize("make", FILES)
@@ -168,6 +192,8 @@ def test_what_a_gateway_refuses_is_told_and_the_rest_goes_on(tmp_path):
         ("a.json", '{"status":"error"}', "bad_history_file"),
         ("a.json", "{", "bad_history_file"),
         ("a.parquet", "no parquet", "bad_history_file"),
+        ("a.rw", "no snappy", "bad_history_file"),
+        ("a.sz", "", "bad_history_file"),
         ("a.xyz", "", "unknown_form"),
     ],
 )

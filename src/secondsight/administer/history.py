@@ -20,13 +20,13 @@ def add_history(forms: Commands, add: AddCommand) -> None:
     importing = add(
         forms,
         "history",
-        "send Prometheus text or API results, CSV or Parquet of the past through a gateway, a day at a time",
+        "send Prometheus text, API results or remote-write bodies, CSV or Parquet of the past through a gateway",
         _import,
         "secondsight import history range.json --to http://127.0.0.1:8470 --token-file data/tokens/collector",
     )
     importing.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    forms_shown = "prometheus, openmetrics, json, csv or parquet; else by the file's name"
-    importing.add_argument("--form", choices=("prometheus", "openmetrics", "json", "csv", "parquet"), help=forms_shown)
+    forms = ("prometheus", "openmetrics", "json", "remote-write", "csv", "parquet")
+    importing.add_argument("--form", choices=forms, help=f"{', '.join(forms)}; else by the file's name")
     importing.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="for all series of it")
     importing.add_argument("--to", metavar="URL", help="gateway; without it the files are only looked at")
     importing.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds a collector token")

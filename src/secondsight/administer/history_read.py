@@ -1,4 +1,4 @@
-"""Turn files of history into series of samples: Prometheus text and API results, CSV, Parquet.
+"""Turn files of history into series of samples: Prometheus text, API results and remote-write bodies, CSV, Parquet.
 
 A series is a name and labels, as Prometheus writes them; which metric and whose that is the gateway says, as it does of
 what is sent live. Columns of a table that are no time, value or metric are labels.
@@ -18,9 +18,13 @@ from typing import Any
 from secondsight.agent.scrape.exposition import Syntax, parse
 from secondsight.catalog.index import Catalog
 from secondsight.errors import Rejected
+from secondsight.gateway.foreign.bodies import unsnappy
+from secondsight.gateway.foreign.messages import remote_write
 from secondsight.query.times import parse_time
 
 FILE_BYTES_MAXIMUM = 2 << 30
+BODY_BYTES_MAXIMUM = 512 << 20
+"""What one body of remote write may unpack to."""
 DAY_MS = 86_400_000
 TIME_COLUMNS = ("ts", "time", "timestamp", "event_time", "time_ms", "timestamp_ms")
 LABELS: Mapping[str, str] = {
@@ -49,6 +53,7 @@ class Form(StrEnum):
     PROMETHEUS = "prometheus"
     OPENMETRICS = "openmetrics"
     JSON = "json"
+    REMOTE_WRITE = "remote-write"
     CSV = "csv"
     PARQUET = "parquet"
 
@@ -94,6 +99,7 @@ def form_of(path: Path) -> Form:
         ".openmetrics": Form.OPENMETRICS,
     }
     known |= {".json": Form.JSON, ".csv": Form.CSV, ".parquet": Form.PARQUET}
+    known |= dict.fromkeys((".rw", ".snappy", ".sz"), Form.REMOTE_WRITE)
     form = known.get(path.suffix.lower())
     if form is None:
         raise Rejected("unknown_form", f"{path.name} does not say what it is", f"say --form: {', '.join(Form)}")
@@ -111,6 +117,8 @@ def read_history(path: Path, form: Form, catalog: Catalog) -> History:
         raise Rejected("body_too_large", f"{path} has more than {FILE_BYTES_MAXIMUM >> 30} GiB", "cut it into pieces")
     if form is Form.PARQUET:
         return _table(_parquet_rows(path), catalog)
+    if form is Form.REMOTE_WRITE:
+        return _body(path)
     text = path.read_text(errors="surrogateescape")
     if form is Form.CSV:
         return _table(csv.DictReader(io.StringIO(text)), catalog)
@@ -159,6 +167,50 @@ def _api_result(text: str, path: Path) -> History:
             "bad_history_file", f"{path} is no answer of Prometheus' API: {error}", "save the whole answer"
         ) from None
     return history
+
+
+def _body(path: Path) -> History:
+    """Read what a sender posted by remote write, 1.0 or 2.0: one body, packed by snappy as it was on the wire."""
+    from google.protobuf.message import DecodeError  # the platform has it, an agent alone does not
+
+    try:
+        unpacked = unsnappy(path.read_bytes(), BODY_BYTES_MAXIMUM)
+        first: Any = remote_write("WriteRequest").FromString(unpacked)
+        if first.later_series:
+            second: Any = remote_write("Request").FromString(unpacked)
+            return _later_series(second)
+        history = History()
+        for packed in first.timeseries:
+            one: Any = remote_write("TimeSeries").FromString(packed)
+            _take(history, [(_text(label.name), _text(label.value)) for label in one.labels], one)
+    except (Rejected, DecodeError, IndexError) as error:
+        hint = "a file is one request's body as it was posted: snappy, remote write 1.0 or 2.0"
+        raise Rejected("bad_history_file", f"{path} is no body of remote write: {error}", hint) from None
+    return history
+
+
+def _later_series(request: Any) -> History:
+    """Return the series of remote write 2.0, whose texts are numbers of symbols."""
+    history, texts = History(), [_text(symbol) for symbol in request.symbols]
+    for packed in request.timeseries:
+        one: Any = remote_write("Series").FromString(packed)
+        names, values = one.labels_refs[::2], one.labels_refs[1::2]
+        labels = [(texts[name], texts[value]) for name, value in zip(names, values, strict=False)]
+        _take(history, labels, one)
+    return history
+
+
+def _take(history: History, labels: list[tuple[str, str]], one: Any) -> None:
+    """Take the samples of a series; a marker of staleness is no value."""
+    name = dict(labels).get("__name__", "")
+    series = (name, tuple(sorted(pair for pair in labels if pair[0] != "__name__")))
+    for sample in one.samples:
+        history.add(series, sample.timestamp, sample.value)
+    history.refused["native histogram"] += len(one.histograms)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
