@@ -221,6 +221,37 @@ def rejected(reply: Any) -> int:
     return int(ExportMetricsServiceResponse.FromString(reply.body).partial_success.rejected_data_points)
 
 
+EXEMPLAR = {"timeUnixNano": f"{CASE_MS}000000", "asDouble": 0.5, "traceId": "00" * 16, "spanId": "00" * 8}
+
+
+@pytest.mark.parametrize(
+    ("metric", "rejected_points", "message"),
+    [
+        (sums("a", CUMULATIVE, number(asInt="5", exemplars=[EXEMPLAR] * 2)), 0, "2 exemplars_not_kept"),
+        (gauge("a", number(asInt="5", exemplars=[EXEMPLAR])), 0, "1 exemplars_not_kept"),
+        (histogram("wait_seconds", number(**HISTOGRAM, exemplars=[EXEMPLAR])), 0, "1 exemplars_not_kept"),
+        (gauge("a", {"asInt": "1", "exemplars": [EXEMPLAR]}), 1, "1 exemplars_not_kept"),
+        (gauge("a", number(asInt="5")), 0, ""),
+    ],
+)
+def test_exemplars_are_left_out_and_told(
+    tmp_path: Path, metric: dict[str, Any], rejected_points: int, message: str
+) -> None:
+    parsed = json_format.ParseDict(request(metric), ExportMetricsServiceRequest())
+    with foreign(tmp_path) as gateway:
+        told = gateway.metrics(request(metric)).json.get("partialSuccess", {})
+        reply = gateway.post("/v1/metrics", parsed.SerializeToString(), PROTOBUF)
+        partial = ExportMetricsServiceResponse.FromString(reply.body).partial_success
+        assert (int(told.get("rejectedDataPoints", 0)), partial.rejected_data_points) == (rejected_points,) * 2
+        for text in (told.get("errorMessage", ""), partial.error_message):
+            assert message in text
+            assert bool(text) == bool(message)
+        left_out = gateway.run.gateway.selfmetrics.value(
+            "foreign_dropped_exemplars_total", protocol="otlp", reason="not_kept"
+        )
+        assert left_out == 2 * int(message[:1] or 0)
+
+
 @pytest.mark.parametrize(
     ("metric", "count", "total"),
     [

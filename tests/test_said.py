@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from events_rig import platform
 from gateway_fixture import content, stamp
@@ -11,14 +12,19 @@ from process_rig import T0, Rig, frame_bytes
 from secondsight.access.identity import Role
 from secondsight.access.scope import Scope
 from secondsight.agent.spool.minutes import KEPT_MINUTES, Minutes
+from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
+from secondsight.process.holes import Hole, HoleWatch, Missing, Who, changes
 from secondsight.query.custody import print_ledger
 from secondsight.query.inventory import Inventory
 from secondsight.query.ledger import Asked, Count
+from secondsight.query.lost import asker
 from secondsight.query.plan import Span
 from secondsight.query.said import SaidReader, State
+from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.chdb import ChdbStore
+from secondsight.store.schema import tables
 from secondsight.wire.content import Event
 from secondsight.wire.frame import encode
 
@@ -143,6 +149,71 @@ def test_minutes_are_few_and_a_frame_over_two_of_them_is_in_none() -> None:
     ticks = np.array([M0 + 59_000, M0 + 60_000], np.int64)
     over.take([encode(stamp(ticks=2, tick_times_ms=ticks), content(ticks=2)), b"no frame"])
     assert over.said_at(M0 + 90_000).tally == {}
+
+
+def test_a_hole_is_one_event_that_grows_and_ends_when_it_is_filled(store: ChdbStore) -> None:
+    site = Site(store, "holes")
+    spec = next(spec for spec in tables(load_catalog()) if spec.name == "events")
+    watch = HoleWatch(store, spec, site.rig.clock, SelfMetrics(), asker(store, site.rig.clock))
+
+    def changed(now: int) -> list[tuple[int, int, int, bool, int]]:
+        site.read(M0 + now * MINUTE_MS)
+        found = [hole for hole in watch.check() if hole.who.tenant_id == "holes"]
+        return [
+            ((one.from_ms - M0) // MINUTE_MS, (one.until_ms - M0) // MINUTE_MS, one.values, one.is_open, one.version)
+            for one in found
+        ]
+
+    for minute in range(8):
+        site.tell(minute, *((1,) if minute in (2, 3, 6) else ()))
+    assert changed(12) == [(2, 4, 24, True, 1), (6, 7, 12, True, 1)]
+    assert changed(13) == []
+    site.tell(8)
+    site.tell(9)
+    for body in site.missing[:2]:
+        site.rig.send(body, M0 + 14 * MINUTE_MS, tenant="holes")
+    assert changed(60) == [(2, 4, 0, False, 2)]
+    assert changed(61) == []
+    where = "tenant_id = 'holes' AND metric = 'custody_loss'"
+    rows = store.query(f"SELECT * FROM events FINAL WHERE {where} ORDER BY event_time").to_pylist()
+    assert [(bool(row["end_time"]), row["code"], row["severity"], row["entity"]) for row in rows] == [
+        (True, 2, "info", "h1"),
+        (False, 1, "error", "h1"),
+    ]
+
+
+WHO = Who("t", "c", "h", "a")
+OTHER = Who("t", "c", "h", "b")
+
+
+@pytest.mark.parametrize(
+    ("known", "missing", "whole", "wanted"),
+    [
+        ([], [(WHO, 0, False), (WHO, 1, False), (WHO, 3, False), (OTHER, 4, False)], [(0, 9)],
+         [(WHO, 0, 2, True, 1), (WHO, 3, 4, True, 1), (OTHER, 4, 5, True, 1)]),
+        ([], [(WHO, 0, True)], [(0, 9)], []),
+        ([(WHO, 0, 2, True)], [(WHO, 2, False), (WHO, 3, False)], [(0, 9)], [(WHO, 0, 4, True, 2)]),
+        ([(WHO, 0, 2, True)], [], [(0, 9)], [(WHO, 0, 2, False, 2)]),
+        ([(WHO, 0, 2, True)], [], [(1, 9)], []),
+        ([(WHO, 0, 2, True)], [], [], []),
+        ([(WHO, 0, 2, True)], [(WHO, 1, True)], [(0, 9)], []),
+        ([(WHO, 0, 2, True)], [(OTHER, 1, False)], [(0, 9)], [(WHO, 0, 2, False, 2), (OTHER, 1, 2, True, 1)]),
+        ([(WHO, 0, 2, False)], [], [(0, 9)], []),
+        ([(WHO, 0, 2, False)], [(WHO, 1, False)], [(0, 9)], [(WHO, 0, 2, True, 2)]),
+    ],
+)  # fmt: skip
+def test_holes_open_grow_and_close_once(known, missing, whole, wanted) -> None:
+    holes = [
+        Hole(who, first * MINUTE_MS, end * MINUTE_MS, 5 * (end - first) if is_open else 0, is_open)
+        for who, first, end, is_open in known
+    ]
+    found = changes(
+        holes,
+        [Missing(who, at * MINUTE_MS, 5, may_come) for who, at, may_come in missing],
+        [(first * MINUTE_MS, end * MINUTE_MS) for first, end in whole],
+    )
+    told = [(one.who, one.from_ms // MINUTE_MS, one.until_ms // MINUTE_MS, one.is_open, one.version) for one in found]
+    assert told == wanted
 
 
 def test_the_ledger_answers_with_it_and_the_command_fails_for_a_loss(store: ChdbStore, tmp_path: Path) -> None:

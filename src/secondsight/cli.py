@@ -180,9 +180,10 @@ def _gateway(arguments: argparse.Namespace) -> int:
 def _processor(arguments: argparse.Namespace) -> int:
     from secondsight.process.config import ServeConfig
     from secondsight.process.serve import serve_processor
+    from secondsight.query.lost import asker
 
     settings = read_settings(arguments.config, os.environ, "processor")
-    serve_processor(build(ServeConfig, settings, "processor"), SystemClock(), _stop_event())
+    serve_processor(build(ServeConfig, settings, "processor"), SystemClock(), _stop_event(), asker)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 import logging
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
@@ -12,6 +14,7 @@ from secondsight.log.retention import enforce_retention
 from secondsight.log.topics import INGEST_TOPIC
 from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
+from secondsight.process.holes import Ask, HoleWatch
 from secondsight.process.lag import shown
 from secondsight.process.memory import memory_bytes
 from secondsight.process.opening import Log, measure_of, open_log, open_store, until_there
@@ -23,12 +26,19 @@ logger = logging.getLogger(__name__)
 
 RETENTION_SECONDS = 60.0
 MIB = 1 << 20
+AskerOf = Callable[[Store, Clock], Ask]
 
 
-def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:
+def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event, asker: AskerOf) -> None:
     """Process until `stop` is set, then write and commit what was taken in.
 
     Servers that are away are waited for.
+
+    Args:
+        config: Settings.
+        clock: Clock of the machine.
+        stop: Ends it.
+        asker: Returns what says, from a store, of which minutes agents sent more than came.
 
     Raises:
         Retryable: Another process owns the folder of an embedded store.
@@ -37,10 +47,10 @@ def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event) ->
     with open_store(config, clock, stop) as store:
         log = open_log(config, clock, stop) if store is not None else None
         if store is not None and log is not None:
-            _process(config, log, store, clock, stop)
+            _process(config, log, store, clock, stop, asker(store, clock))
 
 
-def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: threading.Event) -> None:
+def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: threading.Event, ask: Ask) -> None:
     settings = ProcessorConfig(
         raw_rows=config.raw_rows,
         raw_seconds=config.raw_seconds,
@@ -56,13 +66,16 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         log.consumer.close()
         return
     log.attach(processor)
-    checker = Checker(store, _specs(config), clock, processor.metrics, processor.watched, config.letter_days)
-    checking = threading.Thread(target=checker.run, args=(stop,), name="ledger", daemon=True)
-    checking.start()
-    metrics = _metrics_server(config, processor, clock)
-    keeping = threading.Thread(target=_keep_log, args=(config, clock, stop), name="retention", daemon=True)
+    specs = _specs(config)
+    checker = Checker(store, specs, clock, processor.metrics, processor.watched, config.letter_days)
+    holes = HoleWatch(store, specs["events"], clock, processor.metrics, ask)
+    beside = {"ledger": partial(checker.run, stop), "custody": partial(holes.run, stop)}
     if config.kafka is None:
-        keeping.start()
+        beside["retention"] = partial(_keep_log, config, clock, stop)
+    threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in beside.items()]
+    for thread in threads:
+        thread.start()
+    metrics = _metrics_server(config, processor, clock)
     try:
         processor.run(stop)
         try:
@@ -74,9 +87,8 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         stop.set()
         if metrics is not None:
             metrics.close()
-        checking.join()
-        if config.kafka is None:
-            keeping.join()
+        for thread in threads:
+            thread.join()
 
 
 def _metrics_server(config: ServeConfig, processor: Processor, clock: Clock) -> MetricsServer | None:

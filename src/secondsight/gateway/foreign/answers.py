@@ -13,6 +13,7 @@ from secondsight.gateway.foreign.points import INVALID
 from secondsight.gateway.foreign.taken import Taken
 
 PROTOBUF = b"application/x-protobuf"
+EXEMPLARS = "exemplars_not_kept (their points are stored)"
 NAMES_SHOWN = 5
 REASONS_SHOWN = 20
 
@@ -43,15 +44,20 @@ def remote_write_answer(taken: Taken) -> Answer:
 
 
 def otlp_answer(taken: Taken, content_type: bytes) -> Answer:
-    """Return the answer of OTLP: 200, with what was refused as a partial success."""
+    """Return the answer of OTLP: 200, with what was refused or left out as a partial success.
+
+    Exemplars are no data points: where they alone are left out none is rejected, and the message is a warning.
+    """
     response = otlp("ExportResponse")()
     rejected = taken.refused.total()
-    if rejected:
+    left_out = [f"{taken.exemplars} {EXEMPLARS}"] if taken.exemplars else []
+    text = "; ".join([*([refusals_text(taken)] if rejected else []), *left_out])
+    if text:
         response.partial_success.rejected_data_points = rejected
-        response.partial_success.error_message = refusals_text(taken)
+        response.partial_success.error_message = text
     if content_type == JSON:
-        partial = {"rejectedDataPoints": str(rejected), "errorMessage": refusals_text(taken)}
-        return Answer(200, orjson.dumps({"partialSuccess": partial} if rejected else {}))
+        partial = {"rejectedDataPoints": str(rejected), "errorMessage": text}
+        return Answer(200, orjson.dumps({"partialSuccess": partial} if text else {}))
     return Answer(200, response.SerializeToString(), content_type)
 
 

@@ -111,9 +111,10 @@ class ForeignRoutes:
             outcome = "quarantined" if refused.code in QUARANTINE_CODES else "rejected"
             count("foreign_samples_total", number, protocol=protocol, outcome=outcome)
             count("foreign_refused_samples_total", number, protocol=protocol, reason=refused.code)
+        if taken.exemplars:
+            count("foreign_dropped_exemplars_total", taken.exemplars, protocol=protocol, reason="not_kept")
         others = {
             "foreign_histograms_total": taken.histograms,
-            "foreign_dropped_exemplars_total": taken.exemplars,
             "foreign_skewed_samples_total": taken.skewed,
             "foreign_overflow_series_total": taken.overflowed,
         }
