@@ -89,6 +89,11 @@ class LiveWindow:
         """Return a table, or None while it may lack rows that the store has shown."""
         return self._tables.get(name) if self._is_settled else None
 
+    def holds(self, name: str, from_ms: int) -> bool:
+        """Tell whether all rows of a table are there from some time on."""
+        table = self.table(name)
+        return table is not None and from_ms >= table.complete_from_ms
+
     def count(self, *, held: bool) -> None:
         """Count a question that it could answer, or could not."""
         self._metrics.count("live_reads_total", source="memory" if held else "store")

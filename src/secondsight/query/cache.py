@@ -122,7 +122,8 @@ class CachedRunner:
             Rejected, Retryable: As `QueryRunner.run`.
         """
         asked = ("run", anyone(scope), _by_second(query))
-        if query.to_ms > self._clock.now_ms() or not self._is_repeated(asked):
+        is_cheap = self._runner.is_held(query) or query.to_ms > self._clock.now_ms()
+        if is_cheap or not self._is_repeated(asked):
             return self._shared(asked, lambda: self._runner.run(query, scope))
         epoch = self.epoch(query, scope)
         key = ("run", anyone(scope), query, epoch.digest)

@@ -28,6 +28,10 @@ class LiveTables(Protocol):
         """Return a table, or None while it may lack rows that the store has shown."""
         ...
 
+    def holds(self, name: str, from_ms: int) -> bool:
+        """Tell whether all rows of a table are there from some time on."""
+        ...
+
     def count(self, *, held: bool) -> None:
         """Count a question that it could answer, or could not."""
         ...
@@ -39,6 +43,10 @@ class NoLiveTables:
     def table(self, _name: str) -> LiveTable | None:
         """Return nothing."""
         return None
+
+    def holds(self, _name: str, _from_ms: int) -> bool:
+        """Say no."""
+        return False
 
     def count(self, *, held: bool) -> None:
         """Count nothing."""
