@@ -42,14 +42,18 @@ function NotFound({ path }: { path: string }) {
   }, []);
   return (
     <main>
+      <div className="say">
+        <h1>Not found</h1>
+      </div>
       <section className="panel">
         <Empty title="There is no such page">
-          {path} is not an address of Secondsight.{" "}
-          <Link to="/" className="link">
-            Fleet
-          </Link>{" "}
-          is where all starts; Ctrl-K finds a place by its name.
+          {path} is not an address of Secondsight. Ctrl-K, or /, finds a place by its name.
         </Empty>
+        <p className="panel-note">
+          <Link to="/" className="control">
+            Go to Fleet
+          </Link>
+        </p>
       </section>
     </main>
   );

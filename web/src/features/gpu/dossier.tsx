@@ -78,8 +78,8 @@ function increaseOf(found: Grouped, metric: string): number | null {
 
 function Errors({ id, catalog }: { id: string; catalog: Catalog | undefined }) {
   const metrics = COUNTERS.map(([metric]) => metric).filter((metric) => catalog?.has(metric) ?? false);
-  const counters = useQuery(
-    groupedQuery({
+  const counters = useQuery({
+    ...groupedQuery({
       metrics,
       aggregate: "increase",
       filters: { gpu: id },
@@ -88,25 +88,31 @@ function Errors({ id, catalog }: { id: string; catalog: Catalog | undefined }) {
       resolution: "range",
       limit: 200,
     }),
-  );
+    enabled: metrics.length > 0,
+  });
   const xids = useQuery(eventsQuery({ gpu: id, metric: "gpu_xid", window: PAST, limit: 5 }));
+  const xid = { name: "Xid", value: xids.data?.total ?? "–" };
   return (
     <Panel title="Error dossier" sub="24 h, Xid 30 d">
-      <Answered query={counters} waitsFor="the counters of errors" height={120}>
-        {(found) => (
-          <Pairs
-            pairs={[
-              { name: "Xid", value: xids.data?.total ?? "–" },
-              ...COUNTERS.flatMap(([metric, name]) => {
-                const value = increaseOf(found, metric);
-                return value === null
-                  ? []
-                  : [{ name, value: formatValue(value, metric, unitOf(catalog, metric)) }];
-              }),
-            ]}
-          />
-        )}
-      </Answered>
+      {catalog !== undefined && metrics.length === 0 ? (
+        <Pairs pairs={[xid]} />
+      ) : (
+        <Answered query={counters} waitsFor="the counters of errors" height={120}>
+          {(found) => (
+            <Pairs
+              pairs={[
+                xid,
+                ...COUNTERS.flatMap(([metric, name]) => {
+                  const value = increaseOf(found, metric);
+                  return value === null
+                    ? []
+                    : [{ name, value: formatValue(value, metric, unitOf(catalog, metric)) }];
+                }),
+              ]}
+            />
+          )}
+        </Answered>
+      )}
     </Panel>
   );
 }

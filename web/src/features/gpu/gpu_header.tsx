@@ -69,10 +69,7 @@ function nowFacts(columns: Columns | undefined, catalog: Catalog | undefined): F
     {
       name: "Temperature",
       value: say("gpu_temperature_celsius", temperature),
-      than:
-        margin === null
-          ? ""
-          : sayMargin(margin, say("gpu_temperature_celsius", Math.abs(margin))),
+      than: margin === null ? "" : sayMargin(margin, say("gpu_temperature_celsius", Math.abs(margin))),
     },
     {
       name: "Power",

@@ -114,10 +114,12 @@ export function GpuPage({ id }: { id: string }) {
             hint: "This GPU sent nothing in this time. A wider range may hold its last samples; the gaps page says why there are no newer ones.",
           }}
         />
-        <aside className="side" aria-label="About this GPU">
-          <Peers peers={peers} isAwaited={gpu.error === null} id={id} view={view} catalog={catalog} />
-          <Dossier gpu={gpu.data} id={id} view={view} catalog={catalog} />
-        </aside>
+        {gpu.error === null && (
+          <aside className="side" aria-label="About this GPU">
+            <Peers peers={peers} isAwaited={gpu.error === null} id={id} view={view} catalog={catalog} />
+            <Dossier gpu={gpu.data} id={id} view={view} catalog={catalog} />
+          </aside>
+        )}
       </div>
     </Page>
   );

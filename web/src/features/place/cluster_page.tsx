@@ -2,7 +2,7 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { type Catalog, catalogQuery, type Filters, type Gpu, gpusQuery } from "../../api/fleet";
+import { type Catalog, catalogQuery, type Filters, type Gpu, type GpuList, gpusQuery } from "../../api/fleet";
 import type { MapCell } from "../../api/map";
 import { clustersQuery, type PlaceSums } from "../../api/places";
 import { Bands } from "../../panels/bands";
@@ -15,7 +15,8 @@ import { PlaceCounts, PlaceHead, PlaceLists } from "../../panels/place_frame";
 import { sumsOf } from "../../panels/sums";
 import { keysBeside, type Siblings, type Step } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
-import { Panel } from "../../ui/panel";
+import { type Answering, Panel } from "../../ui/panel";
+import { Empty } from "../../ui/states";
 import { Table } from "../../ui/table";
 import { type Column, compareNames, parseSort } from "../../ui/table_sort";
 import { countOf, formatNumber } from "../../ui/units";
@@ -107,57 +108,40 @@ function filtersOf(cluster: string, rack: string | undefined, gpus: readonly Gpu
   };
 }
 
-export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string }) {
-  const view = useView("1h");
-  const query = useQuery(gpusQuery({ cluster }));
-  const all = query.data?.gpus ?? [];
-  const only = useMemo(() => (rack === undefined ? undefined : (gpu: Gpu) => gpu.rack === rack), [rack]);
+/** What stands there where no GPU of a place is known. */
+function Nothing({ name }: { name: string }) {
+  return (
+    <section className="panel">
+      <Empty title={`No GPU of ${name} has reported yet`} command="secondsight up --simulate 200x8">
+        An agent on a GPU host, or a simulated fleet, fills this page within seconds. The name may also be
+        outside of what you may see.
+      </Empty>
+    </section>
+  );
+}
+
+interface FilledProps {
+  cluster: string;
+  rack: string | undefined;
+  view: View;
+  query: Answering<GpuList> & { isFetched: boolean };
+  gpus: readonly Gpu[];
+  only: ((gpu: Gpu) => boolean) | undefined;
+}
+
+function Filled({ cluster, rack, view, query, gpus, only }: FilledProps) {
   const onlyCell = useMemo(
     () => (rack === undefined ? undefined : (cell: MapCell) => cell.rack === rack),
     [rack],
   );
   const byId = useMemo(() => new Map(query.data?.gpus.map((gpu) => [gpu.id, gpu])), [query.data]);
-  const gpus = useMemo(() => (only === undefined ? all : all.filter(only)), [all, only]);
-  const siblings = useSiblings(cluster, rack, all, view);
   const hosts = namesOf(gpus, (gpu) => gpu.host).join(",");
   // biome-ignore lint/correctness/useExhaustiveDependencies: hosts stands for the GPUs, whose values change
   const filters = useMemo(() => filtersOf(cluster, rack, gpus), [cluster, rack, hosts]);
   const { lasting } = useFindings(filters);
-  const steps: Step[] = [
-    { name: "Fleet", to: keepWindow(view, "/") },
-    { name: "Clusters", to: keepWindow(view, "/clusters") },
-    ...(rack === undefined ? [] : [{ name: cluster, to: keepWindow(view, clusterPath(cluster)) }]),
-  ];
-  const up = rack === undefined ? "/clusters" : clusterPath(cluster);
   const racks = namesOf(gpus, (gpu) => gpu.rack);
-  const facts = [
-    countOf(gpus.length, "GPU"),
-    countOf(namesOf(gpus, (gpu) => gpu.host).length, "host"),
-    ...(rack === undefined ? [countOf(racks.length, "rack")] : []),
-    namesOf(gpus, (gpu) => gpu.product.replace(/^NVIDIA /, "")).join(", "),
-  ];
   return (
-    <Page
-      title={rack === undefined ? cluster : `${cluster} ${rack}`}
-      view={view}
-      health={healthOf(query.data?.meta, view.now, STALE_MS)}
-      up={keepWindow(view, up)}
-      keys={{
-        f: focusFilter,
-        ...keysBeside(siblings),
-      }}
-      keyHelp={[
-        ["[ ]", `${siblings.kind} before or after`],
-        ["F", "filter the list"],
-      ]}
-    >
-      <PlaceHead
-        title={rack ?? cluster}
-        facts={query.data === undefined ? "" : facts.filter(Boolean).join(" · ")}
-        steps={steps}
-        siblings={siblings}
-      />
-      <PlaceCounts query={query} gpus={gpus} />
+    <>
       <MapPanel
         cluster={cluster}
         view={view}
@@ -193,6 +177,57 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
         leaveOut={IN_CLUSTER}
         {...(only === undefined ? {} : { only })}
       />
+    </>
+  );
+}
+
+export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string }) {
+  const view = useView("1h");
+  const query = useQuery(gpusQuery({ cluster }));
+  const all = query.data?.gpus ?? [];
+  const only = useMemo(() => (rack === undefined ? undefined : (gpu: Gpu) => gpu.rack === rack), [rack]);
+  const gpus = useMemo(() => (only === undefined ? all : all.filter(only)), [all, only]);
+  const siblings = useSiblings(cluster, rack, all, view);
+  const steps: Step[] = [
+    { name: "Fleet", to: keepWindow(view, "/") },
+    { name: "Clusters", to: keepWindow(view, "/clusters") },
+    ...(rack === undefined ? [] : [{ name: cluster, to: keepWindow(view, clusterPath(cluster)) }]),
+  ];
+  const up = rack === undefined ? "/clusters" : clusterPath(cluster);
+  const racks = namesOf(gpus, (gpu) => gpu.rack);
+  const facts = [
+    countOf(gpus.length, "GPU"),
+    countOf(namesOf(gpus, (gpu) => gpu.host).length, "host"),
+    ...(rack === undefined ? [countOf(racks.length, "rack")] : []),
+    namesOf(gpus, (gpu) => gpu.product.replace(/^NVIDIA /, "")).join(", "),
+  ];
+  return (
+    <Page
+      title={rack === undefined ? cluster : `${cluster} ${rack}`}
+      view={view}
+      health={healthOf(query.data?.meta, view.now, STALE_MS)}
+      up={keepWindow(view, up)}
+      keys={{
+        f: focusFilter,
+        ...keysBeside(siblings),
+      }}
+      keyHelp={[
+        ["[ ]", `${siblings.kind} before or after`],
+        ["F", "filter the list"],
+      ]}
+    >
+      <PlaceHead
+        title={rack ?? cluster}
+        facts={query.data === undefined ? "" : facts.filter(Boolean).join(" · ")}
+        steps={steps}
+        siblings={siblings}
+      />
+      <PlaceCounts query={query} gpus={gpus} />
+      {query.data !== undefined && gpus.length === 0 ? (
+        <Nothing name={rack ?? cluster} />
+      ) : (
+        <Filled cluster={cluster} rack={rack} view={view} query={query} gpus={gpus} only={only} />
+      )}
     </Page>
   );
 }

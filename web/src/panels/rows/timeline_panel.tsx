@@ -133,6 +133,10 @@ function Badges({
   );
 }
 
+function toldAnything({ values }: Timeline["columns"]): boolean {
+  return Object.values(values).some((cells) => cells.some((cell) => cell !== null));
+}
+
 /** What is shown where a request gave no sample. */
 function Body(props: TimelinePanelProps & { timeline: Timeline | undefined; isTable: boolean }) {
   const { data: catalog } = useQuery(catalogQuery);
@@ -141,7 +145,7 @@ function Body(props: TimelinePanelProps & { timeline: Timeline | undefined; isTa
     if (query.error === null) return <Waiting specs={specs} />;
     return <ErrorState failure={toFailure(query.error)} onRetry={() => void query.refetch()} />;
   }
-  if (timeline.columns.ts.length === 0 && events.length === 0) {
+  if (!toldAnything(timeline.columns) && events.length === 0) {
     return <Empty title={none.title}>{none.hint}</Empty>;
   }
   if (isTable) return <SampleTable specs={specs} view={timeline} catalog={catalog} />;

@@ -50,7 +50,7 @@ export function ZoomLevels({ view, resolution }: { view: View; resolution: strin
   // biome-ignore lint/correctness/useExhaustiveDependencies: what is scrolled to changes with the number of levels
   useLayoutEffect(() => {
     if (nav.current !== null) nav.current.scrollLeft = nav.current.scrollWidth;
-  }, [levels.length]);
+  }, [levels.length, resolution]);
   return (
     <nav ref={nav} className="zoom-levels" aria-label="Zoom">
       {levels.map((level) => (
