@@ -1,6 +1,7 @@
 """Live streams: a snapshot and what changed, resumed, shared, within bounds, and ended when grants change."""
 
 import asyncio
+import base64
 import json
 import resource
 import socket
@@ -23,12 +24,25 @@ from secondsight.access.scope import Grant
 from secondsight.access.tokens import TokenSpec, create_token, revoke_token
 from secondsight.api.app import make_app
 from secondsight.api.config import ApiConfig
-from secondsight.api.feed import KEPT_BOARDS, Feed, FeedLimits, Feeds, Watched, difference_of, listed, snapshot_of
+from secondsight.api.feed import (
+    KEPT_BOARDS,
+    Coding,
+    Feed,
+    FeedLimits,
+    Feeds,
+    Form,
+    Watched,
+    difference_of,
+    listed,
+    snapshot_of,
+)
+from secondsight.api.feedbytes import range_of, steps_between
 from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Retryable
 from secondsight.query.board import Board, Cell, layout_of
+from secondsight.query.fleetmap import coded
 from secondsight.query.request import Filters
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
@@ -160,6 +174,25 @@ def test_a_stream_begins_with_everything_and_goes_on_with_what_changed(api):
             assert events.next()[0] == "snapshot"
 
 
+def test_a_stream_in_bytes_leaves_out_the_cells_that_the_caller_has(api):
+    with api.stream(query="?coding=bytes") as events:
+        _, _, snapshot = events.next()
+        assert [cell["gpuId"] for cell in snapshot["cells"]] == ["GPU-a", "GPU-b"]
+        frame = snapshot["frames"][GAUGE]
+        assert (frame["low"], frame["high"], len(base64.b64decode(frame["frame"]))) == (0.0, 1.0, 2)
+        assert snapshot["sums"][POWER]["count"] == 2
+        assert snapshot["sums"][POWER]["sum"] == 2 * snapshot["sums"][POWER]["max"]
+        api.clock.move(2)
+        event, _, delta = events.next()
+        assert (event, delta["frames"]) == ("delta", {}), "a change smaller than a step is in the sums alone"
+        assert delta["sums"][GAUGE]["sum"] > snapshot["sums"][GAUGE]["sum"]
+    for known, has_cells in ((snapshot["layout"], False), ("another", True)):
+        with api.stream(query=f"?coding=bytes&layout={known}") as events:
+            assert (events.next()[2]["cells"] is not None) == has_cells
+    with api.stream(query="?coding=words") as refused:
+        assert refused.answer() == 422
+
+
 def test_a_stream_shows_what_the_grants_show(api):
     with api.stream("narrow") as events:
         _, event_id, snapshot = events.next()
@@ -283,6 +316,47 @@ def test_whatever_a_viewer_misses_it_ends_up_with_the_newest_board(steps):
             assert layout == newest.layout
             assert shown == listed(newest.values[0])
         assert len(feed.boards) <= KEPT_BOARDS
+
+
+def moved(frame, steps):
+    """Take a frame to the next, as a client does."""
+    at, pairs = 0, iter(steps)
+    for gap in pairs:
+        at += gap
+        if gap < 255:
+            frame[at] = next(pairs)
+            at += 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.binary(min_size=1, max_size=40), st.data(), st.integers(0, 700))
+def test_steps_take_a_frame_to_any_other(old, data, before):
+    new = data.draw(st.binary(min_size=len(old), max_size=len(old)))
+    pad = bytes(before)
+    frame = bytearray(pad + old)
+    steps = steps_between(*(np.frombuffer(pad + each, np.uint8) for each in (old, new)))
+    moved(frame, steps)
+    assert bytes(frame) == pad + new
+    assert (len(steps) == 0) == (old == new)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.booleans(), FIGURES), min_size=1, max_size=20))
+def test_a_viewer_of_bytes_ends_up_with_the_frame_of_the_map(seen):
+    feed, metric = Feed(Watched((CATALOG.get(POWER),), Filters(), scope_of("t1")), "name"), CATALOG.get(POWER)
+    has, frame, low, high = None, bytearray(), 0.0, 0.0
+    for second, (looks, shares) in enumerate(seen, start=1):
+        values = np.array(shares, np.float64) * 700
+        feed.add(replace(board(second, shares), metrics=(metric,), values=(values,)))
+        while looks and (found := feed.next_for(has, Form(Coding.BYTES))):
+            has, text = found
+            told = json.loads(text.split(b"data: ", 1)[1]).get("frames", {}).get(POWER, {"steps": ""})
+            if "frame" in told:
+                frame, low, high = bytearray(base64.b64decode(told["frame"])), told["low"], told["high"]
+            moved(frame, base64.b64decode(told.get("steps", "")))
+        if looks:
+            assert (low, high) == range_of(metric, values)
+            assert bytes(frame) == coded(values, low, high)
 
 
 def test_boards_and_their_texts_stay_inside_their_bounds():

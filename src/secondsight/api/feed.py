@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import blake2b
 
 import numpy as np
@@ -19,6 +20,7 @@ import orjson
 
 from secondsight.access.scope import Scope
 from secondsight.api.admission import Throttled
+from secondsight.api.feedbytes import changes_between, frames_of
 from secondsight.catalog.metric import Metric
 from secondsight.clock import Clock
 from secondsight.errors import Retryable, SecondsightError
@@ -36,6 +38,24 @@ SNAPSHOT_BOARDS = 10
 LINGER_SECONDS = 30.0
 """So long a feed is read after its last viewer left, who may only have lost its connection."""
 DIGITS = 7
+
+
+class Coding(StrEnum):
+    """How figures are said: as numbers, or in one byte a cell."""
+
+    NUMBERS = "numbers"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a viewer is told in; of a `layout` that it has, snapshots leave the cells out."""
+
+    coding: Coding = Coding.NUMBERS
+    layout: str = ""
+
+
+PLAIN = Form()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +105,8 @@ class Feed:
     left_seconds: float = 0.0
     trouble: str = ""
     reading: "asyncio.Task[None] | None" = None
-    snapshot: "tuple[int, bytes] | None" = None
-    differences: "OrderedDict[tuple[int, int], bytes]" = field(default_factory=OrderedDict)
+    snapshots: "dict[tuple[Coding, bool], tuple[int, bytes]]" = field(default_factory=dict)
+    differences: "OrderedDict[tuple[Coding, int, int], bytes]" = field(default_factory=OrderedDict)
 
     @property
     def newest(self) -> Kept | None:
@@ -121,31 +141,34 @@ class Feed:
             return None
         return int(number) if int(number) in self.boards else None
 
-    def next_for(self, has: int | None) -> tuple[int, bytes] | None:
+    def next_for(self, has: int | None, form: Form = PLAIN) -> tuple[int, bytes] | None:
         """Return the number of the board that a viewer has next, with the event that takes it there; None for none."""
         newest = self.newest
         if newest is None or has == newest.number:
             return None
         kept = None if has is None else self.boards.get(has)
         if kept is None or kept.board.layout != newest.board.layout:
-            return self._snapshot(newest)
-        pair = (kept.number, newest.number)
-        if pair not in self.differences:
-            text = encoded("delta", self.event_id(newest.number), difference_of(kept.board, newest.board))
-            self.differences[pair] = text
+            return self._snapshot(newest, form)
+        key = (form.coding, kept.number, newest.number)
+        if key not in self.differences:
+            data = difference_of(kept.board, newest.board, form.coding)
+            self.differences[key] = encoded("delta", self.event_id(newest.number), data)
             while len(self.differences) > KEPT_BOARDS:
                 self.differences.popitem(last=False)
-        return newest.number, self.differences[pair]
+        return newest.number, self.differences[key]
 
-    def _snapshot(self, newest: Kept) -> tuple[int, bytes]:
+    def _snapshot(self, newest: Kept, form: Form) -> tuple[int, bytes]:
         """Return a snapshot, one made a moment ago where that is of the same layout, so that few are alive at once."""
-        if self.snapshot is not None:
-            made = self.boards.get(self.snapshot[0])
+        key = (form.coding, form.layout == newest.board.layout)
+        found = self.snapshots.get(key)
+        if found is not None:
+            made = self.boards.get(found[0])
             is_near = made is not None and newest.number - made.number < SNAPSHOT_BOARDS
             if made is not None and is_near and made.board.layout == newest.board.layout:
-                return self.snapshot
-        self.snapshot = newest.number, encoded("snapshot", self.event_id(newest.number), snapshot_of(newest.board))
-        return self.snapshot
+                return found
+        data = snapshot_of(newest.board, form)
+        self.snapshots[key] = newest.number, encoded("snapshot", self.event_id(newest.number), data)
+        return self.snapshots[key]
 
 
 class Feeds:
@@ -233,18 +256,21 @@ class Feeds:
         self._feeds.pop(feed.watched.key, None)
 
 
-def snapshot_of(board: Board) -> dict[str, object]:
+def snapshot_of(board: Board, form: Form = PLAIN) -> dict[str, object]:
     """Return all of a board."""
-    return {
-        **_head(board),
-        "layout": board.layout,
-        "cells": [_cell(cell) for cell in board.cells],
-        "values": {metric.name: listed(values) for metric, values in zip(board.metrics, board.values, strict=True)},
+    cells = None if form.layout == board.layout else [_cell(cell) for cell in board.cells]
+    head = {**_head(board), "layout": board.layout, "cells": cells}
+    if form.coding is Coding.BYTES:
+        return head | frames_of(board)
+    return head | {
+        "values": {metric.name: listed(values) for metric, values in zip(board.metrics, board.values, strict=True)}
     }
 
 
-def difference_of(before: Board, after: Board) -> dict[str, object]:
+def difference_of(before: Board, after: Board, coding: Coding = Coding.NUMBERS) -> dict[str, object]:
     """Return what changed between two boards of one layout: by metric, positions of cells and their values."""
+    if coding is Coding.BYTES:
+        return _head(after) | changes_between(before, after)
     changes: dict[str, object] = {}
     for metric, old, new in zip(after.metrics, before.values, after.values, strict=True):
         moved = np.flatnonzero((old != new) & ~(np.isnan(old) & np.isnan(new)))

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from secondsight.access.scope import Scope
-from secondsight.api.feed import Feed, Watched, encoded
+from secondsight.api.feed import Coding, Feed, Form, Watched, encoded
 from secondsight.api.models import ErrorAnswer
 from secondsight.api.parameters import Names, Parameters, words_of
 from secondsight.api.services import Caller, Reader, Services, Shared, authenticated, scope_now
@@ -41,6 +41,10 @@ class LiveParameters(Parameters):
     cluster: Names = ""
     host: Names = ""
     gpu: Names = ""
+    coding: Annotated[
+        Coding, Field(description="`bytes` gives frames of one byte a cell, as the map, and exact sums of each metric.")
+    ] = Coding.NUMBERS
+    layout: Annotated[str, Field(max_length=64, description="Name of a layout whose cells the caller has.")] = ""
 
 
 @router.get(
@@ -58,12 +62,13 @@ async def live(
 ) -> StreamingResponse:
     """Return events `snapshot` and `delta`, one a second at most; `end` says why the stream is over."""
     watched = _watched(services, scope, asked)
+    form = Form(asked.coding, asked.layout)
     services.feeds.check_room(caller.tenant_id)
     viewer = _Viewer(request, services, watched.scope)
 
     async def events() -> AsyncIterator[bytes]:
         async with services.feeds.watch(watched, caller.tenant_id) as feed:
-            async for piece in _events(feed, viewer, last_event_id):
+            async for piece in _events(feed, viewer, last_event_id, form):
                 yield piece
 
     return StreamingResponse(events(), media_type=STREAM, headers={"X-Accel-Buffering": "no"})
@@ -99,7 +104,7 @@ class _Viewer:
         return "" if anyone(scope) == self._scope else "grants_changed"
 
 
-async def _events(feed: Feed, viewer: _Viewer, last_event_id: str) -> AsyncIterator[bytes]:
+async def _events(feed: Feed, viewer: _Viewer, last_event_id: str, form: Form) -> AsyncIterator[bytes]:
     has = feed.number_of(last_event_id)
     yield b"retry: %d\n\n" % RETRY_MS
     while True:
@@ -108,7 +113,7 @@ async def _events(feed: Feed, viewer: _Viewer, last_event_id: str) -> AsyncItera
         if reason:
             yield encoded("end", "", {"reason": reason}).replace(b"id: \n", b"")
             return
-        found = feed.next_for(has)
+        found = feed.next_for(has, form)
         if found is None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(QUIET_SECONDS):
