@@ -32,6 +32,7 @@ from secondsight.gateway.config import GatewayConfig
 from secondsight.guard.budget import Budget
 from secondsight.lake.cold_config import ColdConfig
 from secondsight.lake.config import CatalogConfig, LakeConfig
+from secondsight.live.config import LiveConfig
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.process.config import ServeConfig
 from secondsight.retire.config import RetentionConfig
@@ -76,6 +77,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),
     ("[[api.oidc.rules]]", OidcRule, "What a claim gives; may stand several times."),
     ("[api.model]", ModelConfig, "A language model for questions in words; none is needed."),
+    ("[api.live]", LiveConfig, "The newest minutes that an api keeps in memory; see the guide `live-window.md`."),
     ("[api.cold]", ColdConfig, "How the api reads from the lake; `[api.cold.catalog]` is as `[lake.catalog]`."),
     ("[simulate]", FleetConfig, "A simulated fleet, run by `secondsight simulate`."),
     ("[[simulate.clusters]]", SimulatedClusterConfig, "One cluster of that fleet."),

@@ -15,6 +15,7 @@ from secondsight.agent.health.words import plain, size, width
 from secondsight.clock import Clock
 from secondsight.doctor.figures import Figures, figures, get, total
 from secondsight.doctor.findings import Finding, Level, fault, ok, warning
+from secondsight.doctor.live import live_window
 from secondsight.doctor.processor import processors
 from secondsight.doctor.spool import file_system, lock_holder
 from secondsight.errors import SecondsightError
@@ -61,6 +62,8 @@ def _parts(data: Path, clock: Clock) -> Iterator[Finding]:
     yield stored
     if stored.level is not Level.OK:
         yield fault("answers are not to be had", f"the processor owns the store: see {data}/logs/processor.log")
+    else:
+        yield from live_window(public, clock)
     inner = _settings(data).get("api", {}).get("gateway", "")
     if inner:
         yield _answers("the gateway", str(inner), "/readyz", clock)
