@@ -1,16 +1,18 @@
 """Put together what the statements of a question gave: ranked, scaled, labelled, a page of it, with its warnings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import overload
 
 import numpy as np
 import pyarrow as pa
 
 from secondsight.catalog.scale import physical_array
 from secondsight.query.aggregates import is_scaled, unit_of
-from secondsight.query.answer import Answer, Series, cut_series, named_labels
+from secondsight.query.answer import F64, I64, Answer, Series, cut_series, named_labels
 from secondsight.query.coverage import Coverage, Held, Key, held_of
+from secondsight.query.grouped import Grouped
 from secondsight.query.inventory import Progress
 from secondsight.query.plan import SeriesPlan
 from secondsight.query.request import MetricQuery
@@ -25,29 +27,70 @@ class Best:
     highest: bool
 
 
+class SeriesInMemory(Sequence[Series]):
+    """The series of a plan that was answered out of memory; each is made when it is looked at."""
+
+    def __init__(self, found: Grouped) -> None:
+        self._found = found
+
+    def __len__(self) -> int:
+        """Return how many series there are."""
+        return self._found.order.size
+
+    @overload
+    def __getitem__(self, place: int) -> Series: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Series]: ...
+    def __getitem__(self, place: int | slice) -> Series | Sequence[Series]:
+        """Return the series at a place, or those of a range."""
+        if isinstance(place, slice):
+            return _made(self._found.plan, self._found.cut(self._found.order[place]))
+        return _made(self._found.plan, self._found.cut(self._found.order[[place]]))[0]
+
+    def __iter__(self) -> Iterator[Series]:
+        """Yield every series."""
+        return iter(self[:])
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one metric of a request gave."""
+    """What one metric of a request gave.
 
-    series: tuple[Series, ...]
+    Attributes:
+        held: What the tables hold by entity and part; empty where `found` says it in arrays.
+        found: What memory gave.
+    """
+
+    series: Sequence[Series]
     plan: SeriesPlan
     held: dict[Key, Held]
     newest_ms: int | None
     late: int
     rows: int
     notes: tuple[str, ...] = ()
+    found: Grouped | None = None
 
 
-def part_of(plan: SeriesPlan, found: Figures | pa.Table, best: Best | None) -> Part:
+def part_of(plan: SeriesPlan, found: Figures | Grouped | pa.Table, best: Best | None) -> Part:
     """Return what a plan gave as a part of an answer; with `best`, only the points that rank first."""
+    if isinstance(found, Grouped):
+        shown = found if best is None else found.best(best.count, highest=best.highest)
+        return Part(SeriesInMemory(shown), plan, {}, found.newest_ms, found.late, found.rows, (), found)
     if not isinstance(found, Figures):
         found = _figures_of_table(found, plan, best)
     newest_ms = max((one.last_ms for one in found.held.values()), default=None)
-    return Part(_series(found, plan), plan, found.held, newest_ms, found.late, found.rows, found.notes)
+    return Part(_made(plan, found.cut), plan, found.held, newest_ms, found.late, found.rows, found.notes)
 
 
-def as_figures(plan: SeriesPlan, found: Figures | pa.Table) -> Figures:
+def with_objects(part: Part) -> Part:
+    """Return a part with what the tables hold by entity and part, wherever it came from."""
+    return part if part.found is None else replace(part, held=part.found.as_figures().held, found=None)
+
+
+def as_figures(plan: SeriesPlan, found: Figures | Grouped | pa.Table) -> Figures:
     """Return what a plan gave, with every point of it."""
+    if isinstance(found, Grouped):
+        return found.as_figures()
     return found if isinstance(found, Figures) else _figures_of_table(found, plan, None)
 
 
@@ -65,12 +108,12 @@ def _ranked(points: pa.Table, best: Best) -> pa.Table:
     return points.take(pa.array(order[: best.count]))
 
 
-def _series(found: Figures, plan: SeriesPlan) -> tuple[Series, ...]:
+def _made(plan: SeriesPlan, cut: Sequence[tuple[dict[str, str], I64, F64]]) -> tuple[Series, ...]:
     metric, aggregate = plan.selected.metric, plan.selected.aggregate
     scaled = is_scaled(aggregate)
     unit = unit_of(metric, aggregate)
     made = []
-    for labels, times, values in found.cut:
+    for labels, times, values in cut:
         figures = physical_array(metric, values) if scaled else values
         made.append(Series(metric.name, unit, aggregate.value, named_labels(labels, metric.kind), times, figures))
     return tuple(made)
@@ -78,14 +121,14 @@ def _series(found: Figures, plan: SeriesPlan) -> tuple[Series, ...]:
 
 def assembled(query: MetricQuery, parts: list[Part], progress: Progress, now_ms: int, coverage: Coverage) -> Answer:
     """Return the answer that the parts of one request make, a page of it."""
-    series = [one for part in parts for one in part.series]
-    page = series[query.offset : query.offset + query.limit]
+    total = sum(len(part.series) for part in parts)
+    page = _page(parts, query.offset, query.offset + query.limit)
     end = query.offset + len(page)
     rows = sum(part.rows for part in parts)
     newest = [ms for ms in (progress.newest_ms, *(part.newest_ms for part in parts)) if ms is not None]
     return Answer(
         metric=",".join(dict.fromkeys(part.plan.selected.metric.name for part in parts)),
-        unit=_common([one.unit for one in series] or [_unit(parts[0])]),
+        unit=_common([_unit(part) for part in parts if part.series] or [_unit(parts[0])]),
         aggregate=_common([part.plan.selected.aggregate.value for part in parts]),
         series=tuple(page),
         span=parts[0].plan.span,
@@ -97,9 +140,18 @@ def assembled(query: MetricQuery, parts: list[Part], progress: Progress, now_ms:
         freshness_ms=max(now_ms - max(newest), 0) if newest else None,
         late_ratio=sum(part.late for part in parts) / rows if rows else None,
         warnings=(*_warnings(progress, coverage), *(note for part in parts for note in part.notes)),
-        series_total=len(series),
-        next_cursor=str(end) if end < len(series) else "",
+        series_total=total,
+        next_cursor=str(end) if end < total else "",
     )
+
+
+def _page(parts: Sequence[Part], start: int, end: int) -> list[Series]:
+    """Return some of the series of all parts, one part after the other."""
+    page: list[Series] = []
+    for part in parts:
+        page += part.series[max(start, 0) : max(end, 0)]
+        start, end = start - len(part.series), end - len(part.series)
+    return page
 
 
 def together(query: MetricQuery, answers: Sequence[Answer]) -> Answer:
