@@ -214,6 +214,7 @@ export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string 
       keyHelp={[
         ["[ ]", `${siblings.kind} before or after`],
         ["F", "filter the list"],
+        ["arrows", "walk the map; Enter opens, C compares"],
       ]}
     >
       <PlaceHead
