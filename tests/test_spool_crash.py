@@ -112,7 +112,7 @@ class Life:
     def settle(self, priority: Priority, first: int, end: int) -> None:
         spool = self.rig.member(priority).spool
         end = min(end, spool.next_sequence)
-        owed = [list(span) for span in owed_spans(max(first, spool.first_owed), end, spool._ahead)]
+        owed = [list(span) for span in owed_spans(max(first, spool.first_owed), end, spool._cursor.ahead)]
         self.tell("settle", priority, owed)
         self.rig.spools.settle(self.rig.member(priority), first, end)
         self.tell("done")

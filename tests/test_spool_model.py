@@ -1,12 +1,16 @@
 """Random lives of spools against a model: whatever happens, every record is owed, settled or declared, exactly once."""
 
+import re
 from collections import defaultdict
+from itertools import permutations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.errors import SecondsightError
+from secondsight.log.record import HEADER_BYTES
 from secondsight.model import Priority
 from spool_rig import KINDS, Rig, added, counted, frame, lost, totals
 
@@ -127,6 +131,25 @@ def test_every_record_is_owed_settled_or_declared_exactly_once(tmp_path_factory,
 @given(STEPS)
 def test_so_it_is_when_bytes_are_flipped(tmp_path_factory, steps):
     live(tmp_path_factory.mktemp("life") / "spool", [step for step in steps if step[0] not in ("full", "expire")])
+
+
+@pytest.mark.parametrize("reopens", [False, True], ids=["running", "reopened"])
+@pytest.mark.parametrize(("first", "second"), list(permutations(range(3), 2)))
+def test_neighbours_that_are_found_damaged_one_after_the_other_are_not_owed(tmp_path, first, second, reopens):
+    life = Life(tmp_path / "spool")
+    life.append(Priority.P0, [1, 2, 3])
+    (path,) = life.rig.folder_of(Priority.P0).glob("*.log")
+    raw = path.read_bytes()
+    starts = [found.start() for found in re.finditer(rb"SSLR", raw)]
+    for record in (first, second):
+        raw = bytearray(path.read_bytes())
+        raw[starts[record] + HEADER_BYTES] ^= 0x5A
+        path.write_bytes(raw)
+        life.check(is_damaged=True)
+        if reopens:
+            life.reopen(Priority.P0, 0)
+    life.check(is_damaged=True)
+    life.rig.spools.close()
 
 
 def live(folder, steps):

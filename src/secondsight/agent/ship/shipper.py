@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeGuard
 
-from secondsight.agent.client.answers import CODE_CHARACTERS, code_and_message, json_of, retry_after_seconds, shown
+from secondsight.agent.client.answers import CODE_CHARACTERS, json_of, shown
 from secondsight.agent.client.connection import Answer
 from secondsight.agent.client.offset import ClockOffset, Exchange
 from secondsight.agent.client.pace import Backoff, BatchBytes
@@ -23,6 +22,7 @@ from secondsight.agent.ship.aside import Aside
 from secondsight.agent.ship.batch import Outgoing, outgoing
 from secondsight.agent.ship.declare import declaration
 from secondsight.agent.ship.lanes import LaneConfig, Lanes, Turn
+from secondsight.agent.ship.verdict import Busy, is_time, require_accepted
 from secondsight.agent.spool.classes import Spools
 from secondsight.agent.spool.custody import ClassSpool
 from secondsight.agent.spool.losses import LossReason
@@ -34,11 +34,8 @@ from secondsight.wire.schema import Definitions
 
 logger = logging.getLogger(__name__)
 
-TOO_MANY = 429
-REFUSED_FOR_GOOD = frozenset({400, 413, 415, 422})
 CONFIRMED_MAXIMUM = 100_000
 CODES_MAXIMUM = 100
-TIME_MAXIMUM_MS = 253_402_300_799_999
 TEND_EVERY_SECONDS = 60.0
 REPORT_EVERY_SECONDS = 30.0
 REPORT_AGAIN_SECONDS = 600.0
@@ -49,14 +46,6 @@ LOOK_SECONDS = 1.0
 
 REST_SHARE = 9.0
 """After a batch of a backlog, rest so many times as long as it took to build: a tenth of one core at most."""
-
-
-class Busy(Retryable):
-    """A gateway asks to wait, by a code; what is urgent it may take none the less."""
-
-    def __init__(self, code: str, message: str, retry_after_seconds: float | None) -> None:
-        super().__init__(f"{TOO_MANY} {code}: {message}", retry_after_seconds=retry_after_seconds)
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +328,7 @@ class Shipper:
         if answer.status == 424:
             self._confirmed.clear()
             answer = self._exchange(frames, [True] * len(frames), urgent=urgent)
-        _require_accepted(answer)
+        require_accepted(answer)
         self._note_accepted(frames, answer)
 
     def _exchange(self, frames: list[Outgoing], inline: list[bool], *, urgent: bool) -> Answer:
@@ -354,7 +343,7 @@ class Shipper:
         self._parts.counts.add("ship_requests")
         told = json_of(answer)
         received_ms, replied_ms = told.get("receivedMs"), told.get("sentMs")
-        if answer.status == 200 and _is_time(received_ms) and _is_time(replied_ms):
+        if answer.status == 200 and is_time(received_ms) and is_time(replied_ms):
             exchange = Exchange(sent_ms, received_ms, replied_ms, answered_ms)
             self._parts.offset.learn(exchange, self._clock.monotonic_seconds())
         return answer
@@ -368,7 +357,7 @@ class Shipper:
         self._report_at = now + REPORT_EVERY_SECONDS
         try:
             body = declaration(parts.collector_id, parts.host_id, book_id, entries, self._clock.now_ms())
-            _require_accepted(self._send(body, urgent=urgent))
+            require_accepted(self._send(body, urgent=urgent))
         except Rejected as error:
             self._report_at = now + REPORT_AGAIN_SECONDS
             self._log_once(f"declaration:{self._known_code(error.code)}", f"losses cannot be declared: {error.message}")
@@ -404,27 +393,3 @@ class Shipper:
         if code not in self._codes_logged:
             self._codes_logged.add(code)
             logger.warning("gateway refused data: %s: %s", code, message)
-
-
-def _is_time(told: object) -> TypeGuard[int]:
-    """Tell whether a gateway's word is a time: one beyond all clocks would put every tick there."""
-    return isinstance(told, int) and 0 < told <= TIME_MAXIMUM_MS
-
-
-def _require_accepted(answer: Answer) -> None:
-    """Return if a gateway made a body durable.
-
-    Raises:
-        Busy: It has no room, or the tenant has used up its quota.
-        Retryable: It may do so later, or the answer is no gateway's.
-        Rejected: It never will.
-    """
-    if answer.status == 200 and "accepted" in json_of(answer):
-        return
-    code, message = code_and_message(answer)
-    if answer.status in REFUSED_FOR_GOOD:
-        raise Rejected(code, message)
-    later_seconds = retry_after_seconds(answer)
-    if answer.status == TOO_MANY:
-        raise Busy(code, message, later_seconds)
-    raise Retryable(f"{answer.status} {code}: {message}", retry_after_seconds=later_seconds)

@@ -10,7 +10,7 @@ import logging
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from secondsight.agent.counts import Counts
@@ -19,6 +19,7 @@ from secondsight.agent.spool.bounds import SpoolBounds
 from secondsight.agent.spool.custody import ClassSpool, Custody
 from secondsight.agent.spool.losses import Declared, Loss, LossBook, LossReason
 from secondsight.agent.spool.minutes import Minute, Minutes
+from secondsight.agent.spool.opening import DRAINED, open_members
 from secondsight.agent.spool.reading import SpoolRecord
 from secondsight.agent.spool.records import NO_SPACE, Spool
 from secondsight.agent.spool.tally import NOTHING, Tally, minus, plus
@@ -32,9 +33,6 @@ logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + 200
 REOPEN_SECONDS = 5.0
-EARLIER, DRAINED = "frames", "frames.drained"
-LATE_FOLDERS = ("p1", "p2")
-"""A power cut may cost the last seconds of these; every sync costs the host."""
 
 
 class Spools:
@@ -69,8 +67,6 @@ class Spools:
         self._folder = folder
         self._bounds = bounds
         self._clock = clock
-        self._counts = counts
-        self._collector_id = collector_id
         self._counts = counts
         self._disk = disk or Disk()
         self._lock = threading.RLock()
@@ -284,7 +280,7 @@ class Spools:
         self._reopen_at = now + REOPEN_SECONDS
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._members = self._open_members()
+            self._members = open_members(self._folder, self._segments, self._clock, self._disk, self._counts)
         except OSError as error:
             if str(error) != self._fault:
                 logger.error("spool %s cannot be opened, samples are lost until it can: %s", self._folder, error)  # noqa: TRY400 # the folder's fault, not this program's
@@ -297,29 +293,6 @@ class Spools:
             self._custody.finish(self._members)
             for member in list(self._members):
                 self._tidy(member)
-
-    def _open_members(self) -> list[ClassSpool]:
-        members: list[ClassSpool] = []
-        with ExitStack() as undo:
-            shutil.rmtree(self._folder / DRAINED, ignore_errors=True)
-            if (self._folder / EARLIER / "cursor").exists():
-                members.append(ClassSpool(Priority.P0, self._open_spool(self._folder / EARLIER), is_earlier=True))
-                undo.callback(members[-1].spool.close)
-            for priority in Priority:
-                members.append(ClassSpool(priority, self._open_spool(self._folder / f"p{priority.value}")))
-                undo.callback(members[-1].spool.close)
-            undo.pop_all()
-        return members
-
-    def _open_spool(self, folder: Path) -> Spool:
-        syncs_late = folder.name in LATE_FOLDERS
-        spool = Spool(folder, self._segments, self._clock, self._disk, syncs_late=syncs_late)
-        if spool.was_wiped:
-            logger.warning("segments of %s are gone: what they held cannot be counted", folder)
-        if spool.cut_bytes:
-            logger.warning("%d bytes at the end of %s were torn and are cut", spool.cut_bytes, folder)
-            self._counts.add("spool_cut_bytes", spool.cut_bytes)
-        return spool
 
     def _append(self, priority: Priority, frames: Sequence[bytes], time_ms: int | None) -> None:
         size_bytes = sum(RECORD_OVERHEAD_BYTES + len(frame) for frame in frames)

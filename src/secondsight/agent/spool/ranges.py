@@ -1,6 +1,6 @@
 """Keep which sequences beyond a cursor are settled: disjoint ranges [first, end), ascending."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 Span = tuple[int, int]
 Ranges = tuple[Span, ...]
@@ -31,3 +31,13 @@ def with_span(cursor: int, settled: Ranges, span: Span) -> tuple[int, Ranges]:
         else:
             merged.append((first, end))
     return cursor, tuple(merged)
+
+
+def between(first: int, found: Iterable[int], end: int) -> list[Span]:
+    """Return what is missing of [first, end), where these ascending numbers were found."""
+    spans, expected = [], first
+    for number in (*found, end):
+        if number > expected:
+            spans.append((expected, number))
+        expected = number + 1
+    return spans

@@ -12,24 +12,16 @@ import secrets
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from secondsight.agent.spool.cursor import Cursor
 from secondsight.agent.spool.lock import take_lock
-from secondsight.agent.spool.ranges import Ranges, Span, owed_spans, with_span
+from secondsight.agent.spool.ranges import Span, between, owed_spans, with_span
 from secondsight.agent.spool.reading import RecordReader, SpoolRecord
-from secondsight.agent.spool.tally import (
-    NOTHING,
-    NUMBERS,
-    Tally,
-    head_of,
-    minus,
-    pack_tally,
-    plus,
-    tally_from,
-    tally_numbers,
-    tally_of,
-)
+from secondsight.agent.spool.tally import NOTHING, Tally, head_of, minus, pack_tally, plus, tally_of
 from secondsight.clock import Clock
 from secondsight.log.disk import Disk
 from secondsight.log.segments import (
@@ -40,13 +32,9 @@ from secondsight.log.segments import (
     segment_bases,
     segment_path,
 )
-from secondsight.log.slots import SlotFile
 from secondsight.wire.header import HeadView
 
 REMEMBERED_APPENDS = 256
-RANGES_MAXIMUM = 200
-"""Ranges that the cursor has room for; more are remembered until a restart, and what is in them may come again."""
-
 SYNC_SECONDS = 5.0
 KEPT_BYTES = 256 << 10
 """A segment smaller than this stays when everything in it is settled, and is written on."""
@@ -95,18 +83,15 @@ class Spool:
         self._synced_at = clock.monotonic_seconds()
         self._appends: deque[_Append] = deque(maxlen=REMEMBERED_APPENDS)
         self._oldest: tuple[int, int] | None = None
-        self._spool_id = self._acked = 0
-        self._ahead: Ranges = ()
-        self._acked_tally = self._end = self._owed = NOTHING
+        self._end = self._owed = NOTHING
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = take_lock(folder / "lock")
         with ExitStack() as undo:
             undo.callback(os.close, self._lock)
-            self._cursor = SlotFile(folder / "cursor", disk)
+            self._cursor = Cursor(folder / "cursor", disk)
             undo.callback(self._cursor.close)
-            occupied = self._read_cursor()
-            self.was_wiped = occupied and not segment_bases(folder)
-            self._writer = SegmentWriter(folder, config, disk, Committed(-1, 0, self._last_settled()))
+            self.was_wiped = self._cursor.was_occupied and not segment_bases(folder)
+            self._writer = SegmentWriter(folder, config, disk, Committed(-1, 0, self._cursor.last_settled))
             undo.callback(self._writer.close)
             self._start()
             undo.pop_all()
@@ -114,7 +99,7 @@ class Spool:
     @property
     def spool_id(self) -> int:
         """Return the random 64-bit id of this spool."""
-        return self._spool_id
+        return self._cursor.spool_id
 
     @property
     def next_sequence(self) -> int:
@@ -124,12 +109,12 @@ class Spool:
     @property
     def first_owed(self) -> int:
         """Return the sequence before which everything is settled."""
-        return self._acked
+        return self._cursor.acked
 
     @property
     def records(self) -> int:
         """Return how many records are owed."""
-        return self.next_sequence - self._acked - sum(end - first for first, end in self._ahead)
+        return self.next_sequence - self._cursor.acked - sum(end - first for first, end in self._cursor.ahead)
 
     @property
     def size_bytes(self) -> int:
@@ -162,12 +147,12 @@ class Spool:
         """Return when the first owed record was appended, or the next sound one; None when nothing is owed."""
         if not self.records:
             return None
-        known = next((append for append in reversed(self._appends) if append.first <= self._acked), None)
+        known = next((append for append in reversed(self._appends) if append.first <= self._cursor.acked), None)
         if known is not None:
             return known.time_ms
-        if self._oldest is None or self._oldest[0] != self._acked:
-            records = self._peeker.read(self._acked, 1, 1)
-            self._oldest = (self._acked, records[0].append_time_ms if records else self._clock.now_ms())
+        if self._oldest is None or self._oldest[0] != self._cursor.acked:
+            records = self._peeker.read(self._cursor.acked, 1, 1)
+            self._oldest = (self._cursor.acked, records[0].append_time_ms if records else self._clock.now_ms())
         return self._oldest[1]
 
     def is_deleted(self) -> bool:
@@ -188,7 +173,7 @@ class Spool:
         try:
             self._writer.stage(packed, now_ms)
             if not self._sizes:
-                self._write_cursor(is_occupied=True)
+                self._cursor.write(is_occupied=True)
             self._commit()
         except OSError:
             self._writer.abandon()
@@ -211,21 +196,21 @@ class Spool:
         """Return owed records in order from `start` on; what is found missing among them is added to `missing`."""
         self._writer.sync()
         taken: list[SpoolRecord] = []
-        for first, end in owed_spans(max(self._acked, start), self.next_sequence, self._ahead):
+        for first, end in owed_spans(max(self._cursor.acked, start), self.next_sequence, self._cursor.ahead):
             room = max_bytes - sum(len(record.payload) for record in taken)
             if len(taken) >= max_records or room <= 0:
                 break
             found = self._reader.read(first, max_records - len(taken), room)
             reached = min(self._reader.next_sequence, end)
             taken += [record for record in found if record.sequence < end]
-            self._note_missing(first, [record.sequence for record in found if record.sequence < end], reached)
+            self.missing += between(first, [record.sequence for record in found if record.sequence < end], reached)
             if reached < end:
                 break
         return taken
 
     def walk(self, first: int, end: int) -> Iterator[SpoolRecord]:
         """Give the readable records of a range that are owed."""
-        for start, stop in owed_spans(max(first, self._acked), min(end, self.next_sequence), self._ahead):
+        for start, stop in owed_spans(max(first, self._cursor.acked), min(end, self.next_sequence), self._cursor.ahead):
             yield from self._peeker.walk(start, stop)
 
     def settle(self, first: int, end: int) -> None:
@@ -235,15 +220,20 @@ class Spool:
             OSError: The cursor was not written; after a crash the records come again.
         """
         end = min(end, self.next_sequence)
-        if end <= max(first, self._acked):
+        if end <= max(first, self._cursor.acked):
             return
-        for span in owed_spans(max(first, self._acked), end, self._ahead):
-            self._owed = minus(self._owed, self.tally_of_span(*span))
-        acked, ahead = with_span(self._acked, self._ahead, (first, end))
-        self._acked_tally = self._tally_at(acked)
-        self._acked, self._ahead = acked, ahead
+        known = [
+            self._known_tally(*span) for span in owed_spans(max(first, self._cursor.acked), end, self._cursor.ahead)
+        ]
+        acked, ahead = with_span(self._cursor.acked, self._cursor.ahead, (first, end))
+        self._cursor.tally = self._tally_at(acked)
+        self._cursor.acked, self._cursor.ahead = acked, ahead
         if self.next_sequence == acked:
-            self._acked_tally, self._owed = self._end, NOTHING
+            self._cursor.tally, self._owed = self._end, NOTHING
+        elif None in known:  # damaged records side by side: what is left can be counted, what went cannot
+            self._owed = self.owed_in(self._cursor.acked, self.next_sequence)[0]
+        else:
+            self._owed = reduce(minus, filter(None, known), self._owed)
         self._write_and_cut()
 
     def compact(self) -> None:
@@ -263,20 +253,23 @@ class Spool:
 
     def tally_of_span(self, first: int, end: int) -> Tally:
         """Return what the records [first, end) hold, as far as it can be known, damaged ones included."""
-        before, after = self._before(first), self._before(end)
-        if before is not None and after is not None:
-            return minus(after, before)
+        known = self._known_tally(first, end)
+        if known is not None:
+            return known
         found = NOTHING
         for record in self._peeker.walk(first, end):
             found = plus(found, tally_of(record.payload))
         return found
 
+    def _known_tally(self, first: int, end: int) -> Tally | None:
+        """Return what the records [first, end) hold, None where no record around them tells it."""
+        before, after = self._before(first), self._before(end)
+        return None if before is None or after is None else minus(after, before)
+
     def owed_in(self, first: int, end: int) -> tuple[Tally, int]:
         """Return tally and number of the records of a range that are owed."""
-        spans = list(owed_spans(max(first, self._acked), min(end, self.next_sequence), self._ahead))
-        tally = NOTHING
-        for span in spans:
-            tally = plus(tally, self.tally_of_span(*span))
+        spans = list(owed_spans(max(first, self._cursor.acked), min(end, self.next_sequence), self._cursor.ahead))
+        tally = reduce(plus, (self.tally_of_span(*span) for span in spans), NOTHING)
         return tally, sum(stop - start for start, stop in spans)
 
     def newest_records(self) -> list[SpoolRecord]:
@@ -308,40 +301,22 @@ class Spool:
             os.close(self._lock)
             self._lock = -1
 
-    def _read_cursor(self) -> bool:
-        """Take id, cursor and settled ranges from the cursor file; tell whether there should be segments.
-
-        Where it cannot be read, everything that is there is owed, and what is not there was settled before.
-        """
-        numbers = self._cursor.numbers
-        known = len(numbers) >= 3
-        self._spool_id, self._acked, occupied = numbers[:3] if known else (0, 0, 0)
-        self._acked_tally = tally_from(numbers[3 : 3 + NUMBERS]) if len(numbers) >= 3 + NUMBERS else NOTHING
-        pairs = numbers[3 + NUMBERS :]
-        self._ahead = tuple(zip(pairs[::2], pairs[1::2], strict=True))
-        return bool(occupied)
-
     def _start(self) -> None:
-        if self.was_wiped or self._writer.recovery.quarantined or not self._spool_id:
-            self._spool_id = secrets.randbits(64) or 1
+        if self.was_wiped or self._writer.recovery.quarantined or not self._cursor.spool_id:
+            self._cursor.spool_id = secrets.randbits(64) or 1
         self._reader = RecordReader(self.folder, lambda: self._writer.committed)
         self._peeker = RecordReader(self.folder, lambda: self._writer.committed)
         self._refresh()
-        self._owed = NOTHING
-        if not self._cursor.numbers and self._sizes:
+        if self._cursor.was_empty and self._sizes:
             first = min(self._sizes)
-            self._acked_tally, self._acked = self._tally_at(first), first
+            self._cursor.tally, self._cursor.acked = self._tally_at(first), first
         self._end = self._recovered_end()
-        for span in owed_spans(self._acked, self.next_sequence, self._ahead):
-            self._owed = plus(self._owed, self.tally_of_span(*span))
+        self._owed = self.owed_in(self._cursor.acked, self.next_sequence)[0]
         self._write_and_cut()
-
-    def _last_settled(self) -> int:
-        return max([self._acked, *(end for _, end in self._ahead)])
 
     def _recovered_end(self) -> Tally:
         """Return the tally after the last record: that of the last sound one, and what it and its followers hold."""
-        end = self._acked_tally
+        end = self._cursor.tally
         for record in self._last_records():
             end = plus(end if record.before is None else record.before, tally_of(record.payload))
             self.newest_ms = max(self.newest_ms, record.append_time_ms)
@@ -350,24 +325,24 @@ class Spool:
     def _last_records(self) -> list[SpoolRecord]:
         """Return the records of the newest segment that has any; all of them in a spool of the earlier layout."""
         for base in sorted(self._sizes, reverse=True):
-            records = list(self._peeker.walk(max(self._acked, base), self.next_sequence))
+            records = list(self._peeker.walk(max(self._cursor.acked, base), self.next_sequence))
             if records and records[0].before is not None:
                 return records
             if records:
                 break
-        return list(self._peeker.walk(self._acked, self.next_sequence))
+        return list(self._peeker.walk(self._cursor.acked, self.next_sequence))
 
     def _tally_at(self, sequence: int) -> Tally:
         """Return the tally before a sequence that is not before the cursor."""
         known = self._before(sequence)
-        return plus(self._acked_tally, self.tally_of_span(self._acked, sequence)) if known is None else known
+        return plus(self._cursor.tally, self.tally_of_span(self._cursor.acked, sequence)) if known is None else known
 
     def _before(self, sequence: int) -> Tally | None:
         """Return the tally before a sequence, or None where no record tells it."""
         if sequence == self.next_sequence:
             return self._end
-        if sequence == self._acked:
-            return self._acked_tally
+        if sequence == self._cursor.acked:
+            return self._cursor.tally
         known = next((append.before for append in reversed(self._appends) if append.first == sequence), None)
         if known is not None:
             return known
@@ -379,52 +354,38 @@ class Spool:
             return None
         return plus(previous.before, tally_of(previous.payload))
 
-    def _note_missing(self, first: int, found: Sequence[int], reached: int) -> None:
-        expected = first
-        for sequence in (*found, reached):
-            if sequence > expected:
-                self.missing.append((expected, sequence))
-            expected = sequence + 1
-
     def _write_and_cut(self, least_bytes: int = KEPT_BYTES) -> None:
         """Write the cursor, then delete the segments before it; where there is no space, the other way round."""
         doomed = self._doomed(least_bytes)
         is_occupied = len(doomed) < len(self._sizes)
         try:
-            self._write_cursor(is_occupied=is_occupied, durable=bool(doomed))
+            self._cursor.write(is_occupied=is_occupied, durable=bool(doomed))
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
             self._cut(doomed)
-            self._write_cursor(is_occupied=is_occupied)
+            self._cursor.write(is_occupied=is_occupied)
         self._cut(doomed)
 
     def _doomed(self, least_bytes: int) -> list[int]:
         """Return the segments in which everything is settled; the newest one only from a size on."""
-        active = self._writer.committed
-        bases = sorted(self._sizes)
-        settled = [
-            base for base, end in zip(bases, [*bases, 0][1:], strict=True) if bases[-1] > base and end <= self._acked
-        ]
-        is_spent = self._acked >= self.next_sequence and active.size_bytes >= min(least_bytes, self._segment_bytes)
+        active, bases = self._writer.committed, sorted(self._sizes)
+        settled = [base for base, end in pairwise(bases) if end <= self._cursor.acked]
+        is_spent = self._cursor.acked >= self.next_sequence and active.size_bytes >= min(
+            least_bytes, self._segment_bytes
+        )
         return [*settled, bases[-1]] if bases and is_spent else settled
 
     def _cut(self, bases: Sequence[int]) -> None:
         if not bases:
             return
         if self._writer.committed.base in bases:
-            self._writer.release(self._acked)
+            self._writer.release(self._cursor.acked)
         self._reader.close()  # an open file keeps its blocks after it is unlinked
         self._peeker.close()
         for base in bases:
             self._disk.unlink(segment_path(self.folder, base))
         self._refresh()
-
-    def _write_cursor(self, *, is_occupied: bool, durable: bool = True) -> None:
-        """Write the cursor; while every record is there, a power cut may bring an older one back, and they go again."""
-        ranges = [number for span in self._ahead[:RANGES_MAXIMUM] for number in span]
-        numbers = (self._spool_id, self._acked, is_occupied, *tally_numbers(self._acked_tally), *ranges)
-        self._cursor.write(numbers, durable=durable)
 
     def _refresh(self) -> None:
         self._sizes = {base: _size_of(segment_path(self.folder, base)) for base in segment_bases(self.folder)}
