@@ -1,6 +1,7 @@
 """Hold the pages, their small server and the api to one description of the answers."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import cast
@@ -9,6 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import web_fake_lists as lists
+from ask_rig import plan
 from secondsight.api.administration import GrantPage, TenantPage, TokenPage
 from secondsight.api.app import make_routes
 from secondsight.api.ask import AskAnswer
@@ -31,6 +33,7 @@ from secondsight.api.models import (
     TopAnswer,
 )
 from secondsight.api.services import Services
+from secondsight.ask.question import Question, Treatment
 from secondsight.query.health import SILENT
 from secondsight.selfmetrics import SelfMetrics
 from web_fake_api import (
@@ -111,3 +114,32 @@ def test_the_pages_are_tried_on_the_case_of_a_last_value_that_is_nan() -> None:
     tried = (WEB / "src" / "model" / "spread.test.ts").read_text()
     assert f"[{', '.join(map(str, seconds))}]" in tried
     assert f"[{', '.join(values).replace('NaN', 'Number.NaN')}]" in tried
+
+
+ASKED = "What was the average GPU utilization of each cluster yesterday?"
+CHANGED = {
+    "METRICS": lambda read: read.measures[0].metric,
+    "AGGREGATES": lambda read: read.measures[0].stat,
+    "DIMENSIONS": lambda read: read.dimensions,
+    "TIMES": lambda read: read.ranges[0].words,
+}
+
+
+def test_every_turn_of_the_chips_changes_one_piece_of_a_reading() -> None:
+    text = (WEB / "src" / "features" / "ask" / "chips.ts").read_text()
+    for name, piece in CHANGED.items():
+        _, _, rest = text.partition(f"const {name} = ")
+        turns = re.findall(r'\["[^"]+", "([^"]+)"\]', rest.partition("]);")[0])
+        readings = [plan(turn, context=[ASKED]) for turn in turns]
+        assert {read.treatment for read in readings} == {Treatment.ANSWER}
+        assert len({piece(read) for read in readings}) == len(turns) >= 4, name
+        kept = [other for other in CHANGED.values() if other is not piece]
+        if name != "METRICS":  # each metric has its own usual figures
+            assert {tuple(other(read) for other in kept) for read in readings} == {
+                tuple(other(plan(ASKED)) for other in kept)
+            }
+
+
+def test_a_turn_of_a_chip_names_another_cluster() -> None:
+    read: Question = plan("only cluster c2", context=["Average utilization of cluster c1 by host yesterday"])
+    assert read.filtered("cluster_id") == ("c2",)

@@ -167,6 +167,56 @@ def test_a_question_is_answered_and_followed_up(tab: Tab) -> None:
     assert tab.complaints == []
 
 
+def test_a_piece_of_the_reading_is_changed_and_a_figure_leads_to_its_place(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/ask?q=How+busy+is+every+cluster")
+    figure = page.get_by_role("link", name="71.4 %, where it comes from")
+    expect(figure).to_have_attribute("href", re.compile(r"^/clusters/cedar\?from=2026-11-29T10:00:00Z&to="))
+    chips = page.locator(".chips")
+    chips.get_by_role("combobox", name=re.compile("^time")).select_option(label="last 7 days")
+    page.wait_for_url(re.compile(r"q=How\+busy.*&q=in\+the\+last\+7\+days"))
+    expect(page.get_by_role("list", name="asked before")).to_contain_text("How busy is every cluster")
+    assert findings(tab) == []
+    figure.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("cedar")
+    page.go_back()
+    expect(page.get_by_role("list", name="asked before")).to_be_visible()
+    assert tab.complaints == []
+
+
+def tab_to(tab: Tab, target: playwright.Locator, most: int = 120) -> None:
+    """Press Tab until something is focused, as one without a mouse does."""
+    target.wait_for()
+    for _ in range(most):
+        tab.page.keyboard.press("Tab")
+        if target.evaluate("element => element === document.activeElement"):
+            return
+    pytest.fail(f"{target} was not reached by Tab")
+
+
+def test_keys_alone_lead_from_the_fleet_to_the_second_of_an_xid(tab: Tab) -> None:
+    page = tab.page
+    page.goto("/")
+    tab_to(tab, page.locator(".verdict-line").get_by_role("link", name="lotus"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("lotus")
+    page.keyboard.press("/")
+    page.keyboard.type("gpu-node-0002")
+    expect(page.get_by_role("option").first).to_contain_text("gpu-node-0002")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0002")
+    lost = page.get_by_role("table", name="GPUs of this host").locator(".t-row", has_text="Unavailable").first
+    tab_to(tab, lost.get_by_role("link").first)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("gpu-node-0002 · GPU 5")
+    tab_to(tab, page.locator(".event-mark", has_text="Xid 79").first)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"from=.*&to="))
+    page.keyboard.press("t")
+    expect(page.locator(".sample-table")).to_be_visible()
+    assert tab.complaints == []
+
+
 def test_keys_alone_lead_from_the_fleet_to_a_range_of_time(tab: Tab, fleet: Fleet) -> None:
     page = tab.page
     page.goto(gpu_path(fleet, 9))

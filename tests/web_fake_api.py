@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import web_fake_lists as lists
+import web_fake_live as live
 from secondsight.api.pages import POLICY
 from web_fake_lists import Card
 
@@ -26,6 +27,8 @@ TOKEN = "sst_pages"
 COOKIE = "secondsight_session=open"
 SESSION: dict[str, object] = {"tenantId": "north", "name": "on-call", "role": "viewer"}
 LATENESS_MS = 10_000
+DAY_MS = 86_400_000
+WIDTHS_MS = {"1s": 1_000, "30s": 30_000, "5m": 300_000, "1h": 3_600_000}
 GIB = 2**30
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 UNITS = {
@@ -67,6 +70,10 @@ class State(StrEnum):
     FORBIDDEN = "forbidden"
 
 
+STREAMS_IN = (State.WELL, State.EMPTY, State.STALE, State.PARTIAL)
+"""What the fleet goes through while the api streams."""
+
+
 @dataclass(slots=True)
 class Fleet:
     """Cards, and when the one with a gap was silent."""
@@ -77,6 +84,8 @@ class Fleet:
     expected_from_ms: int = 0
     state: State = State.WELL
     requests: list[str] = field(default_factory=list)
+    streams: live.Streams = field(default_factory=live.Streams)
+    widths: list[str] = field(default_factory=list)
     born_ms: int = field(default_factory=lambda: int(time.time()) * 1000)
 
     @property
@@ -193,7 +202,9 @@ def answer_of(
 def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, object]:
     names = query["metrics"].split(",")
     first_ms, last_ms = int(query["from"]), min(int(query["to"]), fleet.newest_ms + 1)
-    step_ms = 1000 if query.get("resolution") == "1s" else 30_000
+    width = width_for(query.get("resolution", ""), int(query["to"]) - first_ms)
+    step_ms = WIDTHS_MS[width]
+    fleet.widths.append(width)
     start_ms = -(-first_ms // step_ms) * step_ms
     times = [
         t
@@ -211,7 +222,14 @@ def telemetry(fleet: Fleet, card: Card, query: dict[str, str]) -> dict[str, obje
         }
         for name in names
     ]
-    return answer_of(fleet, series, times, "1s" if step_ms == 1000 else "30s", "avg")
+    return answer_of(fleet, series, times, width, "avg")
+
+
+def width_for(asked: str, length_ms: int) -> str:
+    """Return the width of rows that a range is read in: the one asked, else what its length allows."""
+    if asked in WIDTHS_MS:
+        return asked
+    return "30s" if length_ms <= DAY_MS else "5m" if length_ms <= 14 * DAY_MS else "1h"
 
 
 def by_gpu(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
@@ -411,7 +429,11 @@ class Handler(BaseHTTPRequestHandler):
         if "secondsight_session=open" not in self.headers.get("Cookie", ""):
             self.send_json(401, refusal("unauthenticated", "sign in first"))
             return
-        self.answer(url.path, {name: values[0] for name, values in parse_qs(url.query).items()})
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if url.path == "/v1/live" and self.fleet.state in STREAMS_IN and self.fleet.streams.is_offered:
+            live.stream(self, self.fleet, VALUES, query, self.server.ended)  # type: ignore[attr-defined]
+        else:
+            self.answer(url.path, query)
 
     def answer(self, path: str, query: dict[str, str]) -> None:
         state = self.fleet.state
@@ -521,6 +543,7 @@ class FakeApi(ThreadingHTTPServer):
     def __init__(self, fleet: Fleet, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.fleet = fleet
+        self.ended = threading.Event()
 
     @property
     def address(self) -> str:
@@ -538,6 +561,7 @@ def serve(fleet: Fleet | None = None, port: int = 0) -> Iterator[FakeApi]:
     try:
         yield server
     finally:
+        server.ended.set()
         server.shutdown()
         server.server_close()
         thread.join(5)

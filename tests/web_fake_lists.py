@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 METRIC_RANGE = {"gpu_temperature_celsius": (0.0, 100.0), "gpu_utilization_ratio": (0.0, 1.0)}
 XID_AGO_MS = 752_000
@@ -47,6 +48,23 @@ def rack_of(card: Card) -> str:
     return f"r{card.number // 64 + 1:02d}"
 
 
+def layout_of(cards: Sequence[Card]) -> str:
+    """Return the name of which cards there are."""
+    return f"layout-{len(cards)}-{crc32(bytes(str([card.number for card in cards]), 'ascii')):08x}"
+
+
+def cell(card: Card) -> dict[str, Any]:
+    """Return where a card is, as maps say it."""
+    return {
+        "tenantId": "north",
+        "clusterId": card.cluster,
+        "rack": rack_of(card),
+        "hostId": card.host,
+        "gpuId": card.gpu_id,
+        "index": card.index,
+    }
+
+
 def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newest_ms: int, iso: Iso) -> dict[str, Any]:
     """Return one second of the map, one byte a GPU."""
     metric = query.get("metric", "gpu_utilization_ratio")
@@ -56,18 +74,8 @@ def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newes
     coded = bytes(
         0 if math.isnan(value) else 1 + round(254 * min(1, max(0, (value - low) / (high - low)))) for value in known
     )
-    cells = [
-        {
-            "tenantId": "north",
-            "clusterId": card.cluster,
-            "rack": rack_of(card),
-            "hostId": card.host,
-            "gpuId": card.gpu_id,
-            "index": card.index,
-        }
-        for card in cards
-    ]
-    layout = f"layout-{len(cards)}"
+    layout = layout_of(cards)
+    cells = [] if query.get("layout") == layout else [cell(card) for card in cards]
     return {
         "at": iso(at_ms),
         "metric": metric,
@@ -342,6 +350,15 @@ def administration(name: str, iso: Iso, now_ms: int) -> dict[str, Any]:
     return {name: lists[name], "total": len(lists[name]), "nextCursor": None}
 
 
+ASKED_RANGE = {
+    "from": "2026-11-29T10:00:00.000Z",
+    "to": "2026-11-29T11:00:00.000Z",
+    "words": "last hour",
+    "zone": "UTC",
+    "assumed": True,
+}
+
+
 def answer(question: str) -> dict[str, Any]:
     """Return an answer in words, or the question which cluster is meant."""
     unclear = "that cluster" in question
@@ -363,13 +380,13 @@ def answer(question: str) -> dict[str, Any]:
         "caveats": [] if unclear else ["Complete through 10:43:52."],
         "suggestions": ["Mean utilisation of cedar in the last hour", "Mean utilisation of iris in the last hour"],
         "interpretation": {
-            "kind": "aggregate",
+            "kind": "figures",
             "metrics": ["gpu_utilization_ratio"],
             "aggregation": ["mean"],
             "dimensions": ["cluster"],
             "filter": {},
-            "timeRange": None,
-            "ranges": [],
+            "timeRange": ASKED_RANGE,
+            "ranges": [ASKED_RANGE],
             "view": "gpu_30s",
             "granularity": None,
         },

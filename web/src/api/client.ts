@@ -1,5 +1,6 @@
 /** Ask the api and give its answer, or an error that says whether asking again may help. */
 
+import { takeEarly } from "./early";
 import type { WireError } from "./wire";
 
 export class ApiError extends Error {
@@ -50,8 +51,11 @@ async function send(path: string, ask: Ask): Promise<Response> {
     init.body = JSON.stringify(ask.body);
     init.headers = { "content-type": "application/json" };
   }
+  const address = addressOf(path, ask.params);
+  const early = init.method === "GET" ? await takeEarly(address) : undefined;
+  if (early) return early;
   try {
-    return await fetch(addressOf(path, ask.params), init);
+    return await fetch(address, init);
   } catch (cause) {
     if (ask.signal?.aborted === true) throw cause;
     throw new ApiError(0, "disconnected", "Secondsight does not answer");

@@ -13,13 +13,22 @@ export interface MapCell {
   index: number | null;
 }
 
-export interface Frame {
-  /** The same array for as long as the same GPUs are there. */
+/** Values of some GPUs, one byte each: 0 is none, 1 to 255 divide the range from `low` to `high` evenly. */
+export interface ByteFrame {
+  bytes: Uint8Array;
+  /** In the metric's unit. */
+  low: number;
+  high: number;
+}
+
+export interface Frame extends ByteFrame {
+  /** The same array for as long as the same GPUs are there; the bytes are in its order. */
   cells: readonly MapCell[];
-  /** Values in the metric's unit, in the order of the cells; null where there is none. */
-  values: readonly (number | null)[];
   at: number;
 }
+
+/** What an answer says of which GPUs it is about; null stands for those of a layout that is known here. */
+export type Placed = Pick<WireMap, "layout" | "cells">;
 
 export interface MapRequest {
   metric: string;
@@ -48,31 +57,36 @@ function keepLayout(name: string, cells: readonly MapCell[]): readonly MapCell[]
   return cells;
 }
 
-/** Values of a frame: 0 is none, 1 to 255 divide the range evenly. */
-export function decodeFrame(frame: string, low: number, high: number): (number | null)[] {
-  const bytes = atob(frame);
-  const values = new Array<number | null>(bytes.length);
-  for (let at = 0; at < bytes.length; at += 1) {
-    const byte = bytes.charCodeAt(at);
-    values[at] = byte === 0 ? null : low + ((byte - 1) / LEVELS) * (high - low);
-  }
-  return values;
+/** The GPUs of a layout; null where they were never named. */
+export function placed({ layout, cells }: Placed): readonly MapCell[] | null {
+  const known = layouts.get(layout);
+  if (known !== undefined || cells === null) return known ?? null;
+  return keepLayout(layout, cells.map(toCell));
 }
 
-async function fetchFrame(
-  asked: MapRequest,
-  known: string,
-  signal: AbortSignal,
-): Promise<Frame & { layout: string }> {
-  const { metric, cluster } = asked;
-  const params = { metric, cluster, at: asked.at ?? undefined, layout: layouts.has(known) ? known : "" };
+export function decodeBytes(text: string): Uint8Array {
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return bytes;
+}
+
+/** What a byte of a frame stands for. */
+export function valueOfByte({ low, high }: Pick<ByteFrame, "low" | "high">, byte: number): number | null {
+  return byte === 0 ? null : low + ((byte - 1) / LEVELS) * (high - low);
+}
+
+async function fetchFrame(asked: MapRequest, signal: AbortSignal): Promise<Frame> {
+  const { metric, cluster = "" } = asked;
+  const params = { metric, cluster, at: asked.at ?? undefined, layout: knownLayout(cluster) };
   const wire = await request<WireMap>("/v1/fleet/map", { params, signal });
-  const cells =
-    wire.cells === null ? (layouts.get(wire.layout) ?? []) : keepLayout(wire.layout, wire.cells.map(toCell));
+  lastLayout.set(cluster, wire.layout);
+  const { low, high } = wire;
   return {
-    layout: wire.layout,
-    cells,
-    values: decodeFrame(wire.frame, wire.low, wire.high),
+    cells: placed(wire) ?? [],
+    bytes: decodeBytes(wire.frame),
+    low,
+    high,
     at: toInstant(wire.at) ?? 0,
   };
 }
@@ -80,15 +94,17 @@ async function fetchFrame(
 /** Which layout each place had last. */
 const lastLayout = new Map<string, string>();
 
+/** Name of the newest layout of a place whose GPUs are known here; empty where there is none. */
+export function knownLayout(cluster: string): string {
+  const last = lastLayout.get(cluster) ?? "";
+  return layouts.has(last) ? last : "";
+}
+
 export function frameQuery(asked: MapRequest) {
   const { metric, at, cluster = "" } = asked;
   return queryOptions({
     queryKey: ["frame", metric, at, cluster] as const,
-    queryFn: async ({ signal }) => {
-      const frame = await fetchFrame(asked, lastLayout.get(cluster) ?? "", signal);
-      lastLayout.set(cluster, frame.layout);
-      return frame as Frame;
-    },
+    queryFn: ({ signal }) => fetchFrame(asked, signal),
     placeholderData: (previous, query) =>
       query?.queryKey[1] === metric && query.queryKey[3] === cluster ? previous : undefined,
     structuralSharing: false,

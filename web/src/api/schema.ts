@@ -1904,6 +1904,9 @@ export interface components {
         /**
          * GapPage
          * @description A page of gaps, or of stories; `missing` and `shed` count slots of all of them.
+         *
+         *     `tier` says where rows were read: `hot`, `cold` or `hot+cold`. `partial` says that a part of the range could not be
+         *     read; gaps are told of the rest alone, and `warnings` say why.
          */
         GapPage: {
             /** Gaps */
@@ -1912,6 +1915,11 @@ export interface components {
             missing: number;
             /** Nextcursor */
             nextCursor: string | null;
+            /**
+             * Partial
+             * @default false
+             */
+            partial: boolean;
             /** Reasons */
             reasons: {
                 [key: string]: number;
@@ -1920,8 +1928,18 @@ export interface components {
             shed: number;
             /** Stories */
             stories?: components["schemas"]["StoryAnswer"][] | null;
+            /**
+             * Tier
+             * @default hot
+             */
+            tier: string;
             /** Total */
             total: number;
+            /**
+             * Warnings
+             * @default []
+             */
+            warnings: string[];
         };
         /**
          * GpuAnswer

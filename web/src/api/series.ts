@@ -2,7 +2,7 @@
 
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { type Cell, type Columns, EMPTY, mergeTail } from "../model/columns";
-import type { Window } from "../model/window";
+import { parseResolution, type Window } from "../model/window";
 import { addressOf, request } from "./client";
 import { type Meta, platformOffset, toMeta } from "./meta";
 import type { WireColumns, WireSeries } from "./wire";
@@ -125,8 +125,11 @@ async function followTelemetry(
   if (known === undefined || known.columns.ts.length === 0 || known.to < from) {
     return fetchTelemetry(asked, from, to, signal);
   }
-  const start = tailStart(known);
-  const tail = await fetchTelemetry(asked, start, to, signal);
+  // Left to itself, so short a range would be read finer than what it is joined to.
+  const resolution = known.meta.resolution || asked.resolution;
+  const slotMs = parseResolution(resolution) ?? 1;
+  const start = Math.floor(tailStart(known) / slotMs) * slotMs;
+  const tail = await fetchTelemetry({ ...asked, resolution }, start, to, signal);
   const columns = mergeTail(known.columns, tail.columns, start, from);
   return { ...tail, columns, meta: keepStart(known.meta, tail.meta), from };
 }

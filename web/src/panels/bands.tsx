@@ -6,7 +6,7 @@ import { type Band, bandName, bandsQuery } from "../api/bands";
 import { combined } from "../api/combined";
 import { type Catalog, catalogQuery, type Filters, unitOf } from "../api/fleet";
 import { type Answer, align } from "../api/series";
-import { spreadLabels, type YRange } from "../chart/axis";
+import { spreadLabels } from "../chart/axis";
 import { type Cursor, createCursor, useCursor } from "../chart/cursor";
 import { GUTTER_PX, type Line, type Picture, plotBounds } from "../chart/options";
 import { Plot } from "../chart/plot";
@@ -14,34 +14,17 @@ import { TimeAxis } from "../chart/time_axis";
 import { breakAtGaps, type Columns, findGaps, newest, rowAt } from "../model/columns";
 import { parseResolution } from "../model/window";
 import { toFailure } from "../ui/failure";
-import { Badge, ErrorState, Skeleton } from "../ui/states";
+import { Badge, ErrorState } from "../ui/states";
 import { useSteady } from "../ui/steady";
 import { formatClock, formatDay, formatTick } from "../ui/times";
 import { formatNumber, formatTicks, formatValue, scaleFor } from "../ui/units";
 import type { View } from "../ui/view";
+import { BAND_METRICS, BAND_PX, BAND_THEMES, BandsWaiting, type BandTheme } from "./bands_waiting";
 import "./bands.css";
 
-const HEIGHT_PX = 104;
 const NO_MARKER = createCursor();
 const LABEL_GAP_PX = 13;
 const AGGREGATES: readonly Band[] = ["avg", "min", "max", "p95"];
-
-interface Theme {
-  metric: string;
-  title: string;
-  y: YRange;
-}
-
-const THEMES: readonly Theme[] = [
-  { metric: "gpu_utilization_ratio", title: "Utilisation", y: { kind: "share" } },
-  { metric: "gpu_power_watts", title: "Power per GPU", y: { kind: "zero", atLeast: 0 } },
-  { metric: "gpu_temperature_celsius", title: "Temperature", y: { kind: "tight", step: 15 } },
-  {
-    metric: "gpu_memory_used_bytes",
-    title: "Memory used",
-    y: { kind: "zero", atLeast: 2 ** 30, base: 2 ** 30 },
-  },
-];
 
 const WEEK_MS = 7 * 86_400_000;
 const BEFORE = "before";
@@ -77,7 +60,7 @@ interface Answers {
 }
 
 interface BandProps {
-  theme: Theme;
+  theme: BandTheme;
   of: string;
   found: Answers;
   catalog: Catalog | undefined;
@@ -121,9 +104,9 @@ function valueAt(columns: Columns, name: string, at: number | null, slot: number
   return row === null ? null : (columns.values[name]?.[row] ?? null);
 }
 
-function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; unit: string }) {
+function EndLabels({ picture, theme, unit }: { picture: Picture; theme: BandTheme; unit: string }) {
   const [low, high] = plotBounds(picture);
-  const inner = HEIGHT_PX - GUTTER_PX.top - GUTTER_PX.bottom;
+  const inner = BAND_PX - GUTTER_PX.top - GUTTER_PX.bottom;
   const labels = AGGREGATES.flatMap((name) => {
     const value = newest(picture.columns.values[name]);
     if (value === null) return [];
@@ -137,7 +120,7 @@ function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; u
   );
   return (
     <div className="band-labels" aria-hidden="true">
-      {spreadLabels(labels, LABEL_GAP_PX, HEIGHT_PX - 4).map((label) => (
+      {spreadLabels(labels, LABEL_GAP_PX, BAND_PX - 4).map((label) => (
         <span key={label.name} className={label.name} style={{ top: label.y }}>
           {label.name} {texts.get(label.name)}
         </span>
@@ -149,12 +132,12 @@ function EndLabels({ picture, theme, unit }: { picture: Picture; theme: Theme; u
 /** How far a figure is from the one it is held against, in the unit of the figure: "+2.7", "±0". */
 function formatDifference(value: number, before: number, unit: string, metric: string): string {
   const { divide } = scaleFor(metric, unit, value);
-  const text = formatNumber(Math.abs(value - before) / divide, 1);
-  if (text === "0.0") return "±0";
+  const text = formatNumber(Math.abs(value - before) / divide, Math.abs(value) / divide >= 100 ? 0 : 1);
+  if (text === "0.0" || text === "0") return "±0";
   return `${value < before ? "−" : "+"}${text}`;
 }
 
-function BandHead(props: { theme: Theme; columns: Columns; slot: number; cursor: Cursor; unit: string }) {
+function BandHead(props: { theme: BandTheme; columns: Columns; slot: number; cursor: Cursor; unit: string }) {
   const { theme, columns, slot, cursor, unit } = props;
   const at = useCursor(cursor);
   const value = valueAt(columns, "avg", at, slot);
@@ -182,7 +165,9 @@ function Marker({ at, x: [from, to] }: { at: Cursor; x: Picture["x"] }) {
   if (instant === null || instant < from || instant > to) return null;
   const { left, right } = GUTTER_PX;
   const share = (instant - from) / (to - from);
-  return <i className="band-marker" style={{ left: `calc(${left}px + ${share} * (100% - ${left + right}px))` }} />;
+  return (
+    <i className="band-marker" style={{ left: `calc(${left}px + ${share} * (100% - ${left + right}px))` }} />
+  );
 }
 
 const BandPanel = memo(function BandPanel(props: BandProps) {
@@ -200,7 +185,7 @@ const BandPanel = memo(function BandPanel(props: BandProps) {
           <Marker at={props.marker} x={picture.x} />
           <Plot
             picture={picture}
-            height={HEIGHT_PX}
+            height={BAND_PX}
             label={`${theme.title} of ${of}: ${told.join(", ")}`}
             cursor={cursor}
             group="bands"
@@ -226,8 +211,6 @@ export interface BandsProps {
   marker?: Cursor;
 }
 
-export const BAND_METRICS = THEMES.map((theme) => theme.metric);
-
 /** The answers of all requests; all metrics come in one each. */
 function useBands({ view, ready, filters }: BandsProps) {
   const client = useQueryClient();
@@ -247,17 +230,6 @@ function useBands({ view, ready, filters }: BandsProps) {
   return { ...now, found };
 }
 
-function Placeholders() {
-  return THEMES.map((theme, at) => (
-    <section key={theme.metric} className="panel band" aria-label={theme.title}>
-      <div className="panel-head">
-        <h2>{theme.title}</h2>
-      </div>
-      <Skeleton height={HEIGHT_PX + 20} waitsFor="the rollups" quiet={at > 0} />
-    </section>
-  ));
-}
-
 export function Bands(props: BandsProps) {
   const { view, of, marker = NO_MARKER } = props;
   const { data: catalog } = useQuery(catalogQuery);
@@ -267,7 +239,7 @@ export function Bands(props: BandsProps) {
   const zoomOut = useSteady(view.actions.zoomOut);
   const [average] = found.answers;
   if (average === undefined) {
-    if (error === null) return <div className="bands">{Placeholders()}</div>;
+    if (error === null) return <BandsWaiting />;
     return (
       <section className="panel bands-failed">
         <ErrorState failure={toFailure(error)} onRetry={refetch} />
@@ -276,7 +248,7 @@ export function Bands(props: BandsProps) {
   }
   return (
     <div className="bands">
-      {THEMES.map((theme) => (
+      {BAND_THEMES.map((theme) => (
         <BandPanel
           key={theme.metric}
           theme={theme}

@@ -95,11 +95,12 @@ interface RowProps<T> {
   row: T;
   index: number;
   columns: readonly Column<T>[];
-  to: string | undefined;
+  linkOf: ((row: T) => string | undefined) | undefined;
   className: string;
 }
 
-function TableRow<T>({ row, index, columns, to, className }: RowProps<T>) {
+function TableRow<T>({ row, index, columns, linkOf, className }: RowProps<T>) {
+  const to = linkOf?.(row);
   const open = (event: MouseEvent) => {
     const isControl = event.target instanceof Element && event.target.closest("a, button") !== null;
     if (to !== undefined && !isControl && getSelection()?.toString() === "") navigate(to);
@@ -168,7 +169,7 @@ export function Table<T>(props: TableProps<T>) {
               row={row}
               index={span.first + offset}
               columns={shownColumns}
-              to={linkOf?.(row)}
+              linkOf={linkOf}
               className={classOf === undefined ? "t-row" : `t-row ${classOf(row)}`}
             />
           ))}

@@ -1,5 +1,6 @@
 /** What one looks at: which time, whether it follows, how fresh and complete it is; and the way to anywhere else. */
 
+import { useLostSince } from "../live/streams";
 import { canCopy, useCopied } from "./copy_as";
 import { Icon, Shape, type Tone } from "./icon";
 import { useKeys } from "./keys";
@@ -103,7 +104,29 @@ function Coverage({ ratio }: { ratio: number | null }) {
   );
 }
 
+/** Said once when the stream breaks for longer than a moment: since when, not for how long. */
+function Lost({ since }: { since: number }) {
+  return (
+    <span
+      className="fact stale lost"
+      title="The live stream is lost and tried again by itself; what is shown stays"
+    >
+      <Icon name="plug" size={12} /> reconnecting, stale since <b>{formatClock(since)}</b>
+    </span>
+  );
+}
+
 function Fresh({ health }: { health: Health }) {
+  const since = useLostSince();
+  return (
+    <>
+      <span role="status">{since !== null && <Lost since={since} />}</span>
+      {since === null && <Age health={health} />}
+    </>
+  );
+}
+
+function Age({ health }: { health: Health }) {
   if (health.ageMs === null) return null;
   const stale = health.ageMs > health.staleMs;
   return (

@@ -1,53 +1,64 @@
 /** One answer: how the question was read, what is said, the chart, the figures, the SQL, the caveats. */
 
+import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
+import { clustersQuery } from "../../api/places";
 import type { WireAsk, WireAskTable } from "../../api/wire";
 import { canCopy, useCopied } from "../../ui/copy_as";
 import { Icon, Shape } from "../../ui/icon";
+import { Link } from "../../ui/navigation";
 import { Panel } from "../../ui/panel";
 import { RowsTable } from "../../ui/rows_table";
-import { formatRange } from "../../ui/times";
 import { AnswerChart } from "./answer_chart";
+import { type Chip, chipsOf } from "./chips";
+import { rowOf, sourceOf } from "./citations";
 
-interface Chip {
-  name: string;
-  value: string;
-  title?: string;
+/** A piece of the reading; choosing another asks again and leaves the words of the question as they are. */
+function ChipView({ chip, onAsk }: { chip: Chip; onAsk: (turn: string) => void }) {
+  const inside = (
+    <>
+      <span>{chip.name}</span>
+      <b>{chip.value}</b>
+    </>
+  );
+  if (chip.choices.length === 0) {
+    return (
+      <span className="chip" title={chip.title}>
+        {inside}
+      </span>
+    );
+  }
+  return (
+    <label className="chip editable" title={chip.title}>
+      {inside}
+      <Icon name="down" size={12} />
+      <select
+        aria-label={`${chip.name}: ${chip.value}; ask again with another`}
+        value=""
+        onChange={(event) => onAsk(event.target.value)}
+      >
+        <option value="" disabled>
+          {chip.value}
+        </option>
+        {chip.choices.map(({ label, turn }) => (
+          <option key={turn} value={turn}>
+            {label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
 }
 
-function chipsOf({ interpretation }: WireAsk): Chip[] {
-  const { metrics, aggregation, dimensions, filter, timeRange } = interpretation;
-  const filters = Object.entries(filter).map(([name, values]) => ({ name, value: values.join(", ") }));
-  const time =
-    timeRange === null
-      ? []
-      : [
-          {
-            name: timeRange.assumed ? "time, assumed" : "time",
-            value: `${formatRange(Date.parse(timeRange.from), Date.parse(timeRange.to))} UTC`,
-            title: timeRange.words,
-          },
-        ];
-  const all = [
-    { name: "metric", value: metrics.join(", ") },
-    { name: "as", value: aggregation.join(", ") },
-    ...filters,
-    { name: "by", value: dimensions.join(", ") },
-    ...time,
-  ];
-  return all.filter(({ value }) => value !== "");
-}
-
-function Chips({ chips }: { chips: readonly Chip[] }) {
+function Chips({ answer, onAsk }: { answer: WireAsk; onAsk: (turn: string) => void }) {
+  const { data } = useQuery(clustersQuery);
+  const chips = chipsOf(answer, data?.clusters.map(({ cluster }) => cluster) ?? []);
   if (chips.length === 0) return null;
   return (
     <div className="chips">
       <span>Read as</span>
       {chips.map((chip) => (
-        <span key={chip.name} className="chip" title={chip.title}>
-          <span>{chip.name}</span>
-          <b>{chip.value}</b>
-        </span>
+        <ChipView key={chip.name} chip={chip} onAsk={onAsk} />
       ))}
     </div>
   );
@@ -57,11 +68,26 @@ function Chips({ chips }: { chips: readonly Chip[] }) {
 const FIGURE =
   /((?<![\w.:]|\w-)-?\d+(?:,\d{3})*(?:\.\d+)?(?:\s?(?:%|°C|k?W|MW|[KMGT]i?B(?:\/s)?|GPU-hours|hours?|s|ms))?(?![\w-]|[.:]\d))/;
 
+/** A figure, which leads to where it comes from. */
+function Figure({ answer, figure }: { answer: WireAsk; figure: string }) {
+  for (const table of answer.tables) {
+    const row = rowOf(table, figure);
+    const to = row === null ? null : sourceOf(answer, table, row);
+    if (to === null) continue;
+    return (
+      <Link to={to} className="figure" label={`${figure}, where it comes from`}>
+        <b>{figure}</b>
+      </Link>
+    );
+  }
+  return <b>{figure}</b>;
+}
+
 /** Figures of a sentence in bold; whole numbers of a time or a name stay as they are. */
-function withFigures(text: string): ReactNode[] {
-  return text.split(FIGURE).map((piece, at) =>
+function withFigures(answer: WireAsk): ReactNode[] {
+  return answer.text.split(FIGURE).map((piece, at) =>
     // biome-ignore lint/suspicious/noArrayIndexKey: pieces of one sentence keep their places
-    at % 2 === 1 ? <b key={at}>{piece}</b> : piece,
+    at % 2 === 1 ? <Figure key={at} answer={answer} figure={piece} /> : piece,
   );
 }
 
@@ -138,7 +164,7 @@ export function AnswerView({ answer, onAsk }: { answer: WireAsk; onAsk: (questio
   const [table, ...others] = answer.tables;
   return (
     <>
-      <Chips chips={chipsOf(answer)} />
+      <Chips answer={answer} onAsk={onAsk} />
       <div className="ask-body">
         <section className="panel answer" aria-label="Answer" aria-live="polite">
           {head !== undefined && (
@@ -147,7 +173,7 @@ export function AnswerView({ answer, onAsk }: { answer: WireAsk; onAsk: (questio
               {head.title}
             </h2>
           )}
-          <p className="answer-text">{withFigures(answer.text)}</p>
+          <p className="answer-text">{withFigures(answer)}</p>
           {table !== undefined && <AnswerChart table={table} chart={answer.chart} />}
           {[...(table === undefined ? [] : [table]), ...others].map((each) => (
             <Figures key={each.name} table={each} />

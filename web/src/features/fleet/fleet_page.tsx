@@ -1,14 +1,14 @@
 /** The fleet at a glance. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { memo, useState } from "react";
+import { lazy, memo, Suspense, useState } from "react";
 import { bandName, bandsQuery } from "../../api/bands";
 import { eventsQuery } from "../../api/events";
-import { type Catalog, catalogQuery, type Fleet, fleetQuery, gpusQuery } from "../../api/fleet";
-import { type PlaceSums, clustersQuery } from "../../api/places";
+import { catalogQuery, fleetQuery, gpusQuery } from "../../api/fleet";
+import { clustersQuery } from "../../api/places";
 import { type Cursor, useCursor } from "../../chart/cursor";
 import { isStreaming, useLive } from "../../live/streams";
-import { BAND_METRICS, Bands } from "../../panels/bands";
+import { BAND_METRICS, BandsWaiting } from "../../panels/bands_waiting";
 import { Counts, Verdict } from "../../panels/counts";
 import { EventPanel } from "../../panels/event_panel";
 import { useFindings } from "../../panels/findings";
@@ -24,6 +24,9 @@ import { Page } from "../../ui/page";
 import { Answered } from "../../ui/panel";
 import { useView, type View } from "../../ui/view";
 import "../../panels/lists.css";
+
+/** Charts come after the map, and so does what draws them. */
+const Bands = lazy(() => import("../../panels/bands").then((module) => ({ default: module.Bands })));
 
 const DEFAULT_RANGE = "1h";
 const STALE_MS = 30_000;
@@ -142,12 +145,7 @@ export function FleetPage() {
       <div className="say">
         <h1>Fleet</h1>
         {now !== undefined && !isEmpty && (
-          <Verdict
-            fleet={now}
-            clusters={clusters.data?.clusters ?? []}
-            catalog={catalog}
-            view={view}
-          />
+          <Verdict fleet={now} clusters={clusters.data?.clusters ?? []} catalog={catalog} view={view} />
         )}
       </div>
       {now === undefined ? (
@@ -160,7 +158,15 @@ export function FleetPage() {
         <Counts sums={now} catalog={catalog} />
       )}
       {!isEmpty && <TimedMap view={view} ready={mapped} scrub={scrub} onFirst={onFirst} />}
-      {!isEmpty && <Bands ready={mapped} filters={EVERYWHERE} view={view} of="the fleet" marker={scrub} />}
+      {!isEmpty && (
+        <Suspense fallback={<BandsWaiting />}>
+          {mapped ? (
+            <Bands ready filters={EVERYWHERE} view={view} of="the fleet" marker={scrub} />
+          ) : (
+            <BandsWaiting />
+          )}
+        </Suspense>
+      )}
       {!isEmpty && <Lists view={view} ready={mapped} />}
       <GpuPanel query={gpus} view={view} height={392} />
     </Page>

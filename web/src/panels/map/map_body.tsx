@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "react";
 import { type Catalog, type Gpu, unitOf } from "../../api/fleet";
-import type { MapCell } from "../../api/map";
+import type { ByteFrame, MapCell } from "../../api/map";
 import { useWidth } from "../../chart/time_axis";
 import { useNarrow } from "../../ui/narrow";
 import { navigate } from "../../ui/navigation";
@@ -12,7 +12,17 @@ import { keepWindow, type View } from "../../ui/view";
 import type { Lasting } from "../findings";
 import { gpuPath } from "../ladder";
 import { toneOf } from "../status";
-import { type Cells, countTones, type MapMetric, toCells } from "./cells";
+import {
+  BY_SAMPLES,
+  type Cells,
+  codeOf,
+  countTones,
+  FOUND,
+  type MapMetric,
+  toCells,
+  toneAt,
+  valueAt,
+} from "./cells";
 import { layoutMap, type MapLayout } from "./layout";
 import { MapCanvas } from "./map_canvas";
 import { MapCard, sayPlace } from "./map_card";
@@ -24,7 +34,8 @@ const NARROW_HEIGHT_PX = 4000;
 
 export interface MapBodyProps {
   places: readonly MapCell[];
-  values: readonly (number | null)[];
+  /** One byte a place. */
+  frame: ByteFrame;
   shown: MapMetric;
   catalog: Catalog | undefined;
   view: View;
@@ -35,16 +46,18 @@ export interface MapBodyProps {
 }
 
 /** How each cell stands: as the list of GPUs says now, or as samples and findings say of a second of the past. */
-function useCells({ places, values, shown, at, lasting, gpus }: MapBodyProps): Cells {
-  return useMemo(() => {
-    const inputs = places.map((place, index) => {
-      const value = values[index] ?? null;
-      const gpu = at === null ? gpus?.get(place.id) : undefined;
-      const told = value === null ? "none" : lasting.has(place.id) ? "warn" : "ok";
-      return { tone: gpu === undefined ? told : toneOf(gpu.health.verdict), value };
+function useCells({ places, frame, shown, at, lasting, gpus }: MapBodyProps): Cells {
+  const isPast = at !== null;
+  const standing = useMemo(() => {
+    const codes = new Uint8Array(places.length);
+    places.forEach((place, index) => {
+      const gpu = isPast ? undefined : gpus?.get(place.id);
+      const told = lasting.has(place.id) ? FOUND : BY_SAMPLES;
+      codes[index] = gpu === undefined ? told : codeOf(toneOf(gpu.health.verdict));
     });
-    return toCells(inputs, shown);
-  }, [places, values, shown, at, lasting, gpus]);
+    return codes;
+  }, [places, isPast, lasting, gpus]);
+  return useMemo(() => toCells(frame, standing, shown), [frame, standing, shown]);
 }
 
 function useLayout(places: readonly MapCell[], width: number): MapLayout {
@@ -67,12 +80,12 @@ function Card({ index, cells, layout, width, places, shown, gpus, catalog, at }:
   if (place === undefined) return null;
   const gpu = gpus?.get(place.id);
   const metric = shown.metric;
-  const shownValue = { [metric]: cells.values[index] ?? null };
+  const shownValue = { [metric]: valueAt(cells, index) };
   return (
     <MapCard
       place={place}
       gpu={gpu}
-      tone={cells.tones[index] ?? "none"}
+      tone={toneAt(cells, index)}
       catalog={catalog}
       values={at === null ? { ...gpu?.values, ...shownValue } : shownValue}
       beside={{
@@ -112,7 +125,7 @@ export function MapBody(props: MapBodyProps) {
     setCursor(index);
     const place = index === null ? undefined : places[index];
     if (by === "keys" && place !== undefined && index !== null) {
-      setSpoken(sayPlace(place, cells.tones[index] ?? "none", say(cells.values[index] ?? null)));
+      setSpoken(sayPlace(place, toneAt(cells, index), say(valueAt(cells, index))));
     }
   };
   const zoom = useSteady((cluster: string) => view.set({ zoom: cluster }));
@@ -123,7 +136,7 @@ export function MapBody(props: MapBodyProps) {
     else return false;
     return true;
   };
-  const counts = countTones(cells.tones);
+  const counts = countTones(cells, places.keys());
   const told = `Map of ${formatNumber(places.length)} GPUs by ${shown.label.toLowerCase()}: ${counts.bad} unavailable, ${counts.warn} degraded. Arrows walk the cells, Enter opens one.`;
   return (
     <div ref={host} className="map" data-at={at ?? ""}>

@@ -25,12 +25,11 @@ export interface MapCanvasProps {
 function usePainted(painting: Omit<Painting, "font">) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const theme = useThemeRevision();
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the theme changes what colours are
   useLayoutEffect(() => {
     const element = canvas.current;
     if (element === null) return;
-    const font = `600 11px ${getComputedStyle(document.body).fontFamily}`;
-    inNextFrame(element, () => paintMap(element, { ...painting, font }));
+    const font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    inNextFrame(element, () => paintMap(element, { ...painting, font }, theme));
     return () => forgetFrame(element);
   }, [painting, theme]);
   return canvas;

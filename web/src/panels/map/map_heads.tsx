@@ -6,7 +6,7 @@ import { Shape } from "../../ui/icon";
 import { navigate } from "../../ui/navigation";
 import { formatNumber } from "../../ui/units";
 import { keepWindow, type View } from "../../ui/view";
-import { type Cells, countTones, type MapMetric } from "./cells";
+import { type Cells, countTones, type MapMetric, valueAt } from "./cells";
 import type { ClusterArea, MapLayout } from "./layout";
 import { wordOfTone } from "./map_card";
 
@@ -68,9 +68,15 @@ function ClusterHead({ area, counts, mean, onZoom }: HeadProps) {
   );
 }
 
-function meanOf(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value): value is number => value !== null);
-  return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
+function meanOf(cells: Cells, members: readonly number[]): number | null {
+  let [sum, count] = [0, 0];
+  for (const at of members) {
+    const value = valueAt(cells, at);
+    if (value === null) continue;
+    sum += value;
+    count += 1;
+  }
+  return count === 0 ? null : sum / count;
 }
 
 export interface ClusterHeadsProps {
@@ -93,12 +99,12 @@ export function ClusterHeads({ layout, places, cells, say, onZoom }: ClusterHead
   }, [places]);
   return layout.clusters.map((area) => {
     const members = byCluster.get(area.cluster) ?? [];
-    const mean = meanOf(members.map((at) => cells.values[at] ?? null));
+    const mean = meanOf(cells, members);
     return (
       <ClusterHead
         key={area.cluster}
         area={area}
-        counts={countTones(members.map((at) => cells.tones[at] ?? "none"))}
+        counts={countTones(cells, members)}
         mean={mean === null ? "" : say(mean)}
         onZoom={() => onZoom(area.cluster)}
       />

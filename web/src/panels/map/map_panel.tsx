@@ -1,9 +1,10 @@
 /** The map of GPUs: coloured by health or a metric, walked by pointer and keys, scrubbed through the window. */
 
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useMemo } from "react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { catalogQuery, type Gpu } from "../../api/fleet";
-import { type Frame, frameQuery, type MapCell } from "../../api/map";
+import { type ByteFrame, type Frame, frameQuery, type MapCell } from "../../api/map";
+import { isStreaming, useLive } from "../../live/streams";
 import { Icon } from "../../ui/icon";
 import { Answered, Broken, Panel } from "../../ui/panel";
 import { Segment } from "../../ui/segment";
@@ -18,6 +19,7 @@ import { isInZoom, zoomedOut } from "./zoom";
 import "./map.css";
 
 const HEIGHT_PX = 288;
+const NO_FRAME: ByteFrame = { bytes: new Uint8Array(0), low: 0, high: 1 };
 
 export interface MapPanelProps {
   /** Empty for the whole fleet. */
@@ -29,21 +31,68 @@ export interface MapPanelProps {
   gpus: ReadonlyMap<string, Gpu> | undefined;
   /** Cells that belong here; all of the cluster where it is left out. */
   only?: (place: MapCell) => boolean;
+  /** Told once the first map is there, or will not come. */
+  onFirst?: () => void;
   children?: ReactNode;
 }
 
-/** The places that are shown and their values; the same places for as long as the same GPUs are there. */
+/** The places that are shown and their bytes; the same places for as long as the same GPUs are there. */
 function useShown(frame: Frame | undefined, zoom: string, only: MapPanelProps["only"]) {
   const cells = frame?.cells;
   const kept = useMemo(() => {
+    if (cells === undefined || (zoom === "" && only === undefined)) return { places: cells ?? [] };
     const indexes: number[] = [];
-    cells?.forEach((place, index) => {
+    cells.forEach((place, index) => {
       if (isInZoom(place, zoom) && only?.(place) !== false) indexes.push(index);
     });
-    return { indexes, places: indexes.flatMap((index) => cells?.[index] ?? []) };
+    return { indexes, places: indexes.flatMap((index) => cells[index] ?? []) };
   }, [cells, zoom, only]);
-  const values = useMemo(() => kept.indexes.map((index) => frame?.values[index] ?? null), [kept, frame]);
-  return { places: kept.places, values };
+  const shown = useMemo<ByteFrame>(() => {
+    if (frame === undefined) return NO_FRAME;
+    const { indexes } = kept;
+    if (indexes === undefined) return frame;
+    return { ...frame, bytes: Uint8Array.from(indexes, (index) => frame.bytes[index] ?? 0) };
+  }, [kept, frame]);
+  return { places: kept.places, frame: shown };
+}
+
+/** The second to ask for: the one pointed at, but one after another, so that fast scrubbing asks no more than is shown. */
+function useAsked(at: number | null) {
+  const [kept, setKept] = useState(at);
+  const asked = at === null || kept === null ? at : kept;
+  const settle = (isWaiting: boolean) => {
+    if (kept !== at && (kept === null || at === null || !isWaiting)) setKept(at);
+  };
+  return { asked, settle };
+}
+
+/** The newest second from the stream while there is one, else from asking; a second of the past from asking. */
+function useFrame(metric: string, at: number | null, cluster: string) {
+  const { asked, settle } = useAsked(at);
+  const [known, setKnown] = useState(false);
+  const live = useLive(cluster, known);
+  const streamed = live.board?.frames.get(metric);
+  const follows = at === null && streamed !== undefined && isStreaming(live);
+  const query = useQuery({ ...frameQuery({ metric, at: asked, cluster }), enabled: !follows });
+  const { isFetched, isFetching, isPlaceholderData, data } = query;
+  useEffect(() => settle(isFetching));
+  useEffect(() => {
+    if (isFetched) setKnown(true);
+  }, [isFetched]);
+  const newest = useMemo<Frame | undefined>(() => {
+    const { board } = live;
+    if (board === null || streamed === undefined) return data;
+    if (data !== undefined && !follows && data.at > board.at) return data;
+    return { ...streamed, cells: board.cells, at: board.at };
+  }, [data, live, streamed, follows]);
+  const last = useRef<{ metric: string; frame: Frame | undefined }>({ metric, frame: undefined });
+  const kept = last.current.metric === metric ? last.current.frame : undefined;
+  // Until the second pointed at comes, what was there stays.
+  const frame = at === null ? newest : isPlaceholderData ? (kept ?? data) : data;
+  useEffect(() => {
+    last.current = { metric, frame };
+  });
+  return { query, frame, isFetched };
 }
 
 function ZoomedIn({ view }: { view: View }) {
@@ -58,19 +107,22 @@ function ZoomedIn({ view }: { view: View }) {
 }
 
 export function MapPanel(props: MapPanelProps) {
-  const { cluster, view, at, only, children } = props;
+  const { cluster, view, at, only, onFirst, children } = props;
   const shown = mapMetric(view.params.get("by"));
   const zoom = view.params.get("zoom") ?? "";
-  const query = useQuery(frameQuery({ metric: shown.metric, at, cluster }));
+  const { query, frame: found, isFetched } = useFrame(shown.metric, at, cluster);
   const { data: catalog } = useQuery(catalogQuery);
-  const { places, values } = useShown(query.data, zoom, only);
+  const { places, frame } = useShown(found, zoom, only);
+  useEffect(() => {
+    if (isFetched) onFirst?.();
+  }, [isFetched, onFirst]);
   return (
     <Panel
       title="Map"
       className="map-panel"
       sub={
         <>
-          at <b>{query.data === undefined ? "–" : formatClock(at ?? query.data.at)}</b>
+          at <b>{found === undefined ? "–" : formatClock(at ?? found.at)}</b>
         </>
       }
       tools={
@@ -87,14 +139,14 @@ export function MapPanel(props: MapPanelProps) {
         </>
       }
     >
-      <Answered query={query} waitsFor="the map" height={HEIGHT_PX}>
+      <Answered query={{ ...query, data: found }} waitsFor="the map" height={HEIGHT_PX}>
         {() =>
           places.length === 0 ? (
             <Empty title="No GPU here yet" command="secondsight up --simulate 200x8">
               An agent on a GPU host, or a simulated fleet, fills this map within seconds.
             </Empty>
           ) : (
-            <MapBody key={zoom} {...props} places={places} values={values} shown={shown} catalog={catalog} />
+            <MapBody key={zoom} {...props} places={places} frame={frame} shown={shown} catalog={catalog} />
           )
         }
       </Answered>

@@ -1,8 +1,7 @@
 /** Paint the cells of a map on a canvas: solid, hollow, dash and hatched differ without colour. */
 
 import { colour } from "../../chart/theme";
-import type { Tone } from "../../ui/icon";
-import { type Cells, type MapMetric, NO_DATA } from "./cells";
+import { type Cells, codeOf, type MapMetric, NO_DATA, toneAt, valueAt } from "./cells";
 import type { MapLayout } from "./layout";
 
 /** Longer names are drawn narrower. */
@@ -83,29 +82,24 @@ function cornerAll(
   }
 }
 
-function membersOf(tones: readonly Tone[], tone: Tone): number[] {
-  const found: number[] = [];
-  tones.forEach((each, at) => {
-    if (each === tone) found.push(at);
-  });
-  return found;
-}
-
-function paintHealth(pen: Pen, { layout, cells }: Painting): void {
-  fillAll(pen, layout, membersOf(cells.tones, "ok"), "surface-3");
-  fillAll(pen, layout, membersOf(cells.tones, "warn"), "warn-mark");
-  frameAll(pen, layout, membersOf(cells.tones, "bad"), "bad-mark");
-  dashAll(pen, layout, membersOf(cells.tones, "none"));
-}
-
-function stepMembers(steps: Uint8Array): Map<number, number[]> {
+/** Cells, of those that are to be painted, by their code. */
+function grouped(codes: Uint8Array, painted: Iterable<number>): Map<number, number[]> {
   const groups = new Map<number, number[]>();
-  steps.forEach((step, at) => {
-    const group = groups.get(step);
-    if (group === undefined) groups.set(step, [at]);
+  for (const at of painted) {
+    const code = codes[at] ?? 0;
+    const group = groups.get(code);
+    if (group === undefined) groups.set(code, [at]);
     else group.push(at);
-  });
+  }
   return groups;
+}
+
+function paintHealth(pen: Pen, { layout, cells }: Painting, painted: Iterable<number>): void {
+  const tones = grouped(cells.tones, painted);
+  fillAll(pen, layout, tones.get(codeOf("ok")) ?? [], "surface-3");
+  fillAll(pen, layout, tones.get(codeOf("warn")) ?? [], "warn-mark");
+  frameAll(pen, layout, tones.get(codeOf("bad")) ?? [], "bad-mark");
+  dashAll(pen, layout, tones.get(codeOf("none")) ?? []);
 }
 
 function inkToken({ cells, shown }: Painting, at: number): string {
@@ -113,28 +107,32 @@ function inkToken({ cells, shown }: Painting, at: number): string {
   return step === NO_DATA ? "text-2" : `${shown.scale}${step}-ink`;
 }
 
-function paintMetric(pen: Pen, painting: Painting): void {
+function paintMetric(pen: Pen, painting: Painting, painted: readonly number[]): void {
   const { layout, cells, shown } = painting;
-  for (const [step, members] of stepMembers(cells.steps)) {
+  for (const [step, members] of grouped(cells.steps, painted)) {
     if (step === NO_DATA) hatchAll(pen, layout, members);
     else fillAll(pen, layout, members, `${shown.scale}${step}`);
   }
-  frameAll(pen, layout, membersOf(cells.tones, "bad"), "bad-mark");
-  dashAll(pen, layout, membersOf(cells.tones, "none"));
-  cornerAll(pen, layout, membersOf(cells.tones, "warn"), (at) => colour(inkToken(painting, at)));
+  const tones = grouped(cells.tones, painted);
+  frameAll(pen, layout, tones.get(codeOf("bad")) ?? [], "bad-mark");
+  dashAll(pen, layout, tones.get(codeOf("none")) ?? []);
+  cornerAll(pen, layout, tones.get(codeOf("warn")) ?? [], (at) => colour(inkToken(painting, at)));
 }
 
 function paintLabels(pen: Pen, painting: Painting, namesOnly: boolean): void {
   const { layout, cells, label } = painting;
-  pen.font = painting.font;
+  pen.font = `600 ${painting.font}`;
   pen.textBaseline = "middle";
   pen.textAlign = "center";
-  cells.values.forEach((value, at) => {
-    if (namesOnly || value === null || cells.tones[at] === "bad" || cells.tones[at] === "none") return;
+  for (let at = 0; at < cells.steps.length && !namesOnly; at += 1) {
+    const value = valueAt(cells, at);
+    const tone = toneAt(cells, at);
+    if (value === null || tone === "bad" || tone === "none") continue;
     pen.fillStyle = colour(inkToken(painting, at));
     const x = (layout.xs[at] ?? 0) + layout.cellWidth / 2;
     pen.fillText(label(value), x, (layout.ys[at] ?? 0) + layout.cellHeight / 2 + 1);
-  });
+  }
+  pen.font = painting.font;
   pen.textAlign = "left";
   for (const rack of layout.racks) {
     pen.fillStyle = colour("text-2");
@@ -143,21 +141,51 @@ function paintLabels(pen: Pen, painting: Painting, namesOnly: boolean): void {
   }
 }
 
-/** Paint the whole map; 10,000 cells take a few milliseconds. */
-export function paintMap(canvas: HTMLCanvasElement, painting: Painting): void {
+/** What stands on a canvas. */
+const painted = new WeakMap<HTMLCanvasElement, Painting & { ratio: number; theme: number }>();
+
+/** Cells that differ from what stands on the canvas; null where all of it has to be painted. */
+function changed(before: Painting, after: Painting): number[] | null {
+  const { layout, shown, cells } = after;
+  if (before.layout !== layout || before.shown !== shown || layout.labelled) return null;
+  const found: number[] = [];
+  for (let at = 0; at < cells.steps.length; at += 1) {
+    if (cells.steps[at] !== before.cells.steps[at] || cells.tones[at] !== before.cells.tones[at])
+      found.push(at);
+  }
+  return found;
+}
+
+function clear(pen: Pen, { layout }: Painting, cells: readonly number[]): void {
+  for (const at of cells)
+    pen.clearRect(layout.xs[at] ?? 0, layout.ys[at] ?? 0, layout.cellWidth, layout.cellHeight);
+}
+
+/** Give the canvas its size; true where that emptied it. */
+function sized(canvas: HTMLCanvasElement, { width, height }: MapLayout, ratio: number): boolean {
+  const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width === wide && canvas.height === high) return false;
+  canvas.width = wide;
+  canvas.height = high;
+  return true;
+}
+
+/** Paint a map: of one that stands there already only the cells that changed. `theme` changes with the colours. */
+export function paintMap(canvas: HTMLCanvasElement, painting: Painting, theme: number): void {
   const pen = canvas.getContext("2d");
   if (pen === null) return;
   const { layout, shown } = painting;
   const ratio = devicePixelRatio;
-  const width = Math.max(1, Math.round(layout.width * ratio));
-  const height = Math.max(1, Math.round(layout.height * ratio));
-  if (canvas.width !== width || canvas.height !== height) {
-    canvas.width = width;
-    canvas.height = height;
-  }
+  const before = painted.get(canvas);
+  const isEmpty = sized(canvas, layout, ratio);
+  const isSame = !isEmpty && before !== undefined && before.ratio === ratio && before.theme === theme;
+  const some = isSame ? changed(before, painting) : null;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, layout.width, layout.height);
-  if (shown.key === "health") paintHealth(pen, painting);
-  else paintMetric(pen, painting);
+  if (some === null) pen.clearRect(0, 0, layout.width, layout.height);
+  else clear(pen, painting, some);
+  const cells = some ?? [...layout.xs.keys()];
+  if (shown.key === "health") paintHealth(pen, painting, cells);
+  else paintMetric(pen, painting, cells);
   if (layout.labelled) paintLabels(pen, painting, shown.key === "health");
+  painted.set(canvas, { ...painting, ratio, theme });
 }
