@@ -111,7 +111,8 @@ def _rows(reading: LiveReading, *, several_sources: bool, boots: Sequence[str]) 
     series = rank[series]
     order = np.argsort(series, kind="stable") if few.size > 1 else None
     arranged = [labels[place] for place in by_name]
-    entity = _numbered([one[:5] for one in arranged])
+    places = [one[:5] for one in arranged]
+    entity = _numbered(places)
 
     def column(name: str) -> NDArray[Any]:
         found = _joined([one.block.values(name)[one.rows] for one in taken], np.int64).astype(np.int64)
@@ -122,7 +123,7 @@ def _rows(reading: LiveReading, *, several_sources: bool, boots: Sequence[str]) 
     none = np.empty(0, np.int64)
     return Rows(
         values=lambda name: _values(taken, name, order),
-        labels=[dict(zip(IDENTITY, one[:5], strict=True)) for one in arranged],
+        labels=[dict(zip(IDENTITY, one, strict=True)) for one in dict.fromkeys(places)],
         t=t,
         cadence_ms=np.maximum(column("interval_ms"), 1),
         late=(column("ingest_time") - t > LATE_MS).astype(np.int64),

@@ -1,0 +1,347 @@
+"""What the live window answers is what the store answers, in every field."""
+
+import random
+import threading
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from live_rig import WIDE, Near, following, settled
+from query_fixture import T0, Row, asked, insert_rewrite, insert_rows, insert_seen, scope_of
+from secondsight.catalog.load import load_catalog
+from secondsight.clock import ManualClock
+from secondsight.errors import Rejected
+from secondsight.live.config import LiveConfig
+from secondsight.live.shape import raw_shape
+from secondsight.live.table import LiveTable
+from secondsight.live.window import LiveWindow, Stale
+from secondsight.model import EntityKind
+from secondsight.query.board import StoreBoards
+from secondsight.query.inventory import Inventory
+from secondsight.query.liveboard import LiveBoards
+from secondsight.query.request import Filters, parse_query
+from secondsight.query.run import QueryRunner
+from secondsight.selfmetrics import SelfMetrics
+from secondsight.store.chdb import ChdbStore
+from secondsight.store.failures import StoreBusy
+from secondsight.store.migrate import migrate
+from secondsight.store.tail import BEGIN, ROWS, Tail
+
+CATALOG = load_catalog()
+GAUGE, POWER, COUNTER, STATE = (
+    "gpu_utilization_ratio",
+    "gpu_power_watts",
+    "gpu_energy_joules_total",
+    "gpu_recovery_action",
+)
+LENGTH_MS = 240_000
+NOW = T0 + LENGTH_MS + 5_000
+PLACES = (
+    ("t1", "c1", "h1", "GPU-a", "", "agent-h1"),
+    ("t1", "c1", "h1", "GPU-a", "link=1", "agent-h1"),
+    ("t1", "c1", "h1", "GPU-a", "", "b-other"),
+    ("t1", "c1", "h1", "GPU-a", "secondary=min", "agent-h1"),
+    ("t1", "c2", "h2", "GPU-b", "", "agent-h2"),
+    ("t2", "c1", "h1", "GPU-a", "", "agent-h1"),
+)
+OWNERS = (("", "", ""), ("job-1", "red", "m1"), ("job-2", "blue", "m2"))
+SCOPES = (
+    scope_of("t1"),
+    scope_of("t1", "t2"),
+    scope_of("t1", clusters=frozenset({"c2"})),
+    scope_of("t1", teams=frozenset({"red"})),
+    scope_of("t1", jobs=frozenset({"job-2", ""})),
+    scope_of("t1", teams=frozenset()),
+    replace(scope_of("t1", clusters=frozenset({"c1"})), others=(scope_of("t2", teams=frozenset({"blue"})),)),
+    replace(
+        scope_of("t1", denied_metrics=frozenset({POWER})),
+        others=(scope_of("t2", denied_metrics=frozenset({GAUGE})),),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
+    made = ChdbStore(Path(tmp_path_factory.mktemp("hot")), readers=2)
+    migrate(made, CATALOG)
+    yield made
+    made.close()
+
+
+def random_rows(seed: int) -> list[Row]:
+    """Return rows of a few minutes: with holes, jitter, reboots, owners that change, late ones, several collectors."""
+    chosen = random.Random(seed)
+    made = []
+    for tenant, cluster, host, entity, part, collector in PLACES:
+        if chosen.random() < 0.2:
+            continue
+        jitter, counter = chosen.choice([0, 0, 137]), 10**6
+        boot, owner = "boot-1", chosen.choice(OWNERS)
+        for second in range(0, LENGTH_MS // 1000, chosen.choice([1, 1, 2, 10])):
+            counter += chosen.randrange(2_000)
+            if chosen.random() < 0.02:
+                boot, counter = chosen.choice(["boot-2", ""]), chosen.randrange(1_000)
+            if chosen.random() < 0.03:
+                owner = chosen.choice(OWNERS)
+            if chosen.random() < 0.1:
+                continue
+            cells = {GAUGE: chosen.randrange(10_000), POWER: chosen.randrange(700_000), COUNTER: counter, STATE: 1}
+            made.append(
+                Row(
+                    T0 + second * 1000 + jitter,
+                    entity,
+                    {name: value for name, value in cells.items() if chosen.random() < 0.9} or {GAUGE: 1},
+                    tenant=tenant,
+                    cluster=cluster,
+                    host=host,
+                    part=part,
+                    collector=collector,
+                    rank=chosen.choice([0, 0, 1]) if collector == "b-other" else 0,
+                    interval=1000,
+                    boot=boot,
+                    job=owner[0],
+                    team=owner[1],
+                    model=owner[2],
+                    late_ms=chosen.choice([300, 300, 20_000]),
+                )
+            )
+    return made
+
+
+def written_again(rows: list[Row]) -> list[Row]:
+    """Return fuller versions of some rows, whose owner may have changed; always the same ones of a row."""
+    again = []
+    for row in rows:
+        chosen = random.Random(f"{row.series}{row.t}")
+        if chosen.random() < 0.1:
+            job, team, model = chosen.choice(OWNERS)
+            full = {GAUGE: 1, POWER: 2, COUNTER: 3, STATE: 1, "gpu_temperature_celsius": 50, **row.values}
+            again.append(replace(row, values=full, job=job, team=team, model=model))
+    return again
+
+
+def fill(store: ChdbStore, rows: list[Row], parts: int, seed: int) -> None:
+    """Insert rows in some order and pieces, some of them twice, and say where that is so."""
+    chosen = random.Random(seed)
+    shuffled = [*rows, *written_again(rows)]
+    twice = chosen.sample(rows, len(rows) // 20)
+    chosen.shuffle(shuffled)
+    for tenant, cluster in {(row.tenant, row.cluster) for row in rows}:
+        insert_rewrite(store, "gpu_1s", T0 - 60_000, T0 + LENGTH_MS + 60_000, tenant, cluster)
+    for part in range(parts):
+        insert_rows(store, shuffled[part::parts])
+    insert_rows(store, twice)
+
+
+def emptied(store: ChdbStore) -> ChdbStore:
+    for table in ("gpu_1s", "entities", "allocations", "progress", "rewrites"):
+        store.query(f"TRUNCATE TABLE {table}")
+    return store
+
+
+def same(first: object, second: object) -> None:
+    for field in fields(first):  # type: ignore[arg-type] # answers are dataclasses
+        one, other = getattr(first, field.name), getattr(second, field.name)
+        if field.name == "series":
+            assert len(one) == len(other)
+            for left, right in zip(one, other, strict=True):
+                assert (left.labels, left.metric, left.aggregate, left.unit) == (
+                    right.labels,
+                    right.metric,
+                    right.aggregate,
+                    right.unit,
+                )
+                np.testing.assert_array_equal(left.times_ms, right.times_ms)
+                np.testing.assert_array_equal(left.values, right.values)
+        else:
+            assert one == other, field.name
+
+
+def questions(chosen: random.Random) -> dict[str, object]:
+    metric, aggregate = chosen.choice(
+        [
+            (GAUGE, ""),
+            (GAUGE, "min,max"),
+            (POWER, "avg"),
+            (COUNTER, "rate,increase"),
+            (STATE, "last,changes"),
+            (f"{GAUGE},{POWER}", ""),
+            (f"{GAUGE},{COUNTER},{STATE}", ""),
+        ]
+    )
+    narrow = chosen.choice(
+        [
+            {},
+            {"gpu": "GPU-a"},
+            {"host": "h1"},
+            {"cluster": "c2"},
+            {"team": "red"},
+            {"job": "job-1,job-2"},
+            {"model": "m1"},
+            {"gpu": "GPU-a", "part": "link=1"},
+            {"gpu_model": "H100"},
+        ]
+    )
+    start = T0 + chosen.randrange(0, LENGTH_MS, 500)
+    end = start + chosen.randrange(1_000, LENGTH_MS, 500)
+    width = chosen.choice(["1s", "2s", "10s", "30s", "1m", "range"])
+    return {"metric": metric, "aggregate": aggregate, "from_ms": start, "to_ms": end, "resolution": width, **narrow}
+
+
+def answers(store: ChdbStore, window: LiveWindow, clock: ManualClock, question: dict[str, object], scope: object):
+    query = parse_query(asked(**question), CATALOG, clock.now_ms())
+    plain = QueryRunner(store, clock, Inventory(store, clock))
+    live = QueryRunner(store, clock, Inventory(store, clock, window.settle), live=window)
+    found = []
+    for runner in (plain, live):
+        try:
+            found.append(runner.run(query, scope))
+        except Rejected as error:
+            found.append(error.code)
+    return found
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 30))
+def test_answers_are_the_same_with_the_window_and_without(store: ChdbStore, seed: int) -> None:
+    chosen = random.Random(seed)
+    rows = random_rows(seed)
+    clock, metrics = ManualClock(NOW), SelfMetrics()
+    emptied(store)
+    early = [row for row in rows if row.t < T0 + chosen.randrange(0, LENGTH_MS)]
+    fill(store, early, 2, seed)
+    insert_seen(store, rows, T0, T0 + LENGTH_MS)
+    minutes = chosen.choice([20.0, 20.0, 3.0])
+    with following(Near(store), clock, replace(WIDE, minutes=minutes), metrics) as window:
+        settled(window)
+        fill(store, rows, chosen.choice([1, 5]), seed + 1)
+        settled(window)
+        for _ in range(14):
+            question, scope = questions(chosen), chosen.choice(SCOPES)
+            plain, live = answers(store, window, clock, question, scope)
+            if isinstance(plain, str) or isinstance(live, str):
+                assert plain == live
+            else:
+                same(plain, live)
+    assert metrics.value("live_reads_total", source="memory") > 0
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 30))
+def test_boards_are_the_same_with_the_window_and_without(store: ChdbStore, seed: int) -> None:
+    chosen = random.Random(seed)
+    clock, metrics = ManualClock(NOW), SelfMetrics()
+    rows = random_rows(seed)
+    emptied(store)
+    insert_seen(store, rows, T0, T0 + LENGTH_MS)
+    with following(Near(store), clock, WIDE, metrics) as window:
+        settled(window)
+        fill(store, rows, 3, seed)
+        plain = StoreBoards(Inventory(store, clock))
+        live = LiveBoards(Inventory(store, clock), window, plain)
+        names = tuple(CATALOG.resolve(name) for name in (GAUGE, POWER, COUNTER))
+        for _ in range(10):
+            at_ms = T0 + chosen.randrange(0, LENGTH_MS + 20_000, 500)
+            narrow, scope = (
+                chosen.choice([Filters(), Filters(cluster=("c1",)), Filters(gpu=("GPU-a",))]),
+                chosen.choice(SCOPES),
+            )
+            first, second = (each.read(names, narrow, at_ms, scope) for each in (plain, live))
+            assert (first.layout, first.cells) == (second.layout, second.cells)
+            for one, other in zip(first.values, second.values, strict=True):
+                np.testing.assert_array_equal(one, other)
+    assert metrics.value("live_reads_total", source="memory") >= 10
+
+
+def test_nothing_is_read_without_a_scope_or_of_a_denied_metric(store: ChdbStore) -> None:
+    table = LiveTable(raw_shape(EntityKind.GPU))
+    with pytest.raises(TypeError, match="Scope"):
+        table.reading(None, [GAUGE], {}, 0, 1)  # type: ignore[arg-type] # that is what is tested
+    with pytest.raises(Rejected, match="does not show") as refused:
+        table.reading(scope_of("t1", denied_metrics=frozenset({GAUGE})), [GAUGE], {}, 0, 1)
+    assert refused.value.code == "forbidden_metric"
+    assert table.reading(scope_of("t1"), [GAUGE], {}, 0, 1) is None
+
+
+def messages(store: ChdbStore, rows: list[list[Row]]):
+    """Yield what a follower of everything is told while some rows are inserted."""
+    names = [metric.name for metric in CATALOG.scalars(EntityKind.GPU)]
+    told = iter(store.tail.follow({"gpu_1s": raw_shape(EntityKind.GPU).wanted(names)}))
+    yield next(told)
+    for some in rows:
+        insert_rows(store, some)
+        yield next(told)
+    told.close()
+
+
+def test_memory_stays_in_the_budget_and_the_oldest_go_first(store: ChdbStore) -> None:
+    emptied(store)
+    clock, metrics = ManualClock(T0), SelfMetrics()
+    window = LiveWindow(Near(store), CATALOG, clock, LiveConfig(mib=1, minutes=20.0), metrics)
+    pieces = [
+        [
+            Row(T0 + 10_000 * piece + 1000 * second, f"GPU-{gpu}", {GAUGE: gpu, POWER: second, COUNTER: piece})
+            for second in range(10)
+            for gpu in range(20)
+        ]
+        for piece in range(120)
+    ]
+    narrowed = False
+    for told in messages(store, pieces):
+        clock.move(10.0)
+        try:
+            window.take(told)
+        except Stale:
+            narrowed = True
+            break
+        assert metrics.value("live_bytes") <= 1 << 20
+    assert narrowed or window.held_from_ms > T0 - 1_200_000
+    assert metrics.value("live_rows") < 24_000
+
+
+def test_a_change_that_is_no_insert_begins_the_window_again(store: ChdbStore) -> None:
+    emptied(store)
+    insert_rows(store, [Row(T0, "GPU-a", {GAUGE: 1})])
+    clock, metrics = ManualClock(T0 + 1000), SelfMetrics()
+    with following(Near(store), clock, WIDE, metrics) as window:
+        table = settled(window).table("gpu_1s")
+        assert table is not None
+        assert table.rows == 1
+        store.query("TRUNCATE TABLE gpu_1s")
+        window.settle()
+        assert settled(window).table("gpu_1s").rows == 0  # type: ignore[union-attr] # it is there once settled
+        assert metrics.value("live_restarts_total", reason="stale") == 1
+
+
+def test_a_slow_follower_is_cut_off_and_told_why(store: ChdbStore) -> None:
+    tail = Tail(most_bytes=10_000)
+    slow, quick = tail.follow({"gpu_1s": ["entity"]}), tail.follow({"gpu_1s": ["entity"]})
+    rows = store.query("SELECT toString(number) AS entity FROM numbers(200)")
+    reader = iter(quick)
+    assert next(reader).kind == BEGIN
+    for _ in range(40):
+        tail.publish("gpu_1s", rows)
+        assert next(reader).kind == ROWS
+    assert tail.cut_off == 1
+    with pytest.raises(StoreBusy, match="cut off"):
+        list(slow)
+    tail.publish("gpu_1s", rows)
+    assert next(reader).number == 41
+
+
+def test_without_followers_nothing_is_done_and_a_closed_tail_ends_them() -> None:
+    tail = Tail()
+    tail.publish("gpu_1s", None)
+    assert tail.position[1] == 0
+    reader = iter(tail.follow({"gpu_1s": []}))
+    next(reader)
+    ended = threading.Timer(0.1, tail.close)
+    ended.start()
+    with pytest.raises(StoreBusy, match="closing"):
+        list(reader)
+    with pytest.raises(StoreBusy):
+        tail.follow({})
