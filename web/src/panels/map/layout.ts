@@ -114,14 +114,25 @@ function groupBy<T>(items: readonly T[], key: (item: T) => string): [string, T[]
 
 /** GPUs by where they are; numbers are places in the list. */
 function groupGpus(gpus: readonly MapGpu[]): Cluster[] {
-  const all = gpus.map((gpu, at) => ({ ...gpu, at }));
-  return groupBy(all, (gpu) => gpu.cluster).map(([name, inCluster]) => ({
+  const by = (of: (gpu: MapGpu) => string) => (at: number) => of(gpus[at] as MapGpu);
+  const indexOf = (at: number) => gpus[at]?.index ?? 0;
+  const all = [...gpus.keys()];
+  return groupBy(
+    all,
+    by((gpu) => gpu.cluster),
+  ).map(([name, inCluster]) => ({
     name,
     gpus: inCluster.length,
-    racks: groupBy(inCluster, (gpu) => gpu.rack).map(([rack, inRack]) => {
-      const hosts = groupBy(inRack, (gpu) => gpu.host).map(([host, onHost]) => ({
+    racks: groupBy(
+      inCluster,
+      by((gpu) => gpu.rack),
+    ).map(([rack, inRack]) => {
+      const hosts = groupBy(
+        inRack,
+        by((gpu) => gpu.host),
+      ).map(([host, onHost]) => ({
         name: host,
-        gpus: onHost.sort((a, b) => (a.index ?? 0) - (b.index ?? 0)).map((gpu) => gpu.at),
+        gpus: onHost.sort((a, b) => indexOf(a) - indexOf(b)),
       }));
       const most = Math.max(...hosts.map((host) => host.gpus.length));
       return { name: rack, hosts, columns: Math.min(COLUMNS_MAXIMUM, most) };
@@ -258,11 +269,27 @@ export function layoutMap(
   if (labelled !== undefined && fits(labelled)) return labelled;
   const wrapped = gpus.length <= 2048 ? stacked(clusters, gpus.length, LABELLED, width) : undefined;
   if (wrapped !== undefined && fits(wrapped)) return wrapped;
-  for (const cell of CELLS) {
-    const layout = place(plain(cell));
-    if (fits(layout)) return layout;
+  return largest(place, fits) ?? stacked(clusters, gpus.length, plain(1), width);
+}
+
+/** The layout with the largest cells that fits, found by halves; undefined where none does. */
+function largest(
+  place: (m: Metrics) => MapLayout,
+  fits: (layout: MapLayout) => boolean,
+): MapLayout | undefined {
+  let found: MapLayout | undefined;
+  let [first, end] = [0, CELLS.length];
+  while (first < end) {
+    const middle = (first + end) >> 1;
+    const layout = place(plain(CELLS[middle] ?? 1));
+    if (fits(layout)) {
+      found = layout;
+      end = middle;
+    } else {
+      first = middle + 1;
+    }
   }
-  return stacked(clusters, gpus.length, plain(1), width);
+  return found;
 }
 
 /** GPU whose cell is under a point, or none. */
