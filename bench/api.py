@@ -4,7 +4,8 @@ Hosts of 8 GPUs send 15 minutes of remote write, the same bytes into both. Then 
 question a second each, with kept answers and without. One client asks with `format=columns` for one GPU of 15 minutes
 at 1 s, the average of a cluster in windows of 30 s, and the highest five over 5 minutes, each time about another GPU or
 instant, so that nothing is kept. `quiet_ms` is what an eleventh tenant waits for while ten ask as much as they may, and
-`alone_ms` what it waits for without them.
+`alone_ms` what it waits for without them. Then the one client asks both again about 128 hosts that sent 8 minutes;
+these figures end with the number of GPUs.
 """
 
 import json
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from itertools import count
 from pathlib import Path
@@ -38,7 +40,9 @@ from secondsight.store.client import FlightStore
 QUICK = bool(os.environ.get("BENCH_QUICK"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "5" if QUICK else "30"))
 HOSTS = int(os.environ.get("BENCH_HOSTS", "2" if QUICK else "32"))
+HOSTS_LARGE = int(os.environ.get("BENCH_HOSTS_LARGE", "0" if QUICK else "128"))
 SPAN_SECONDS = 300 if QUICK else 960
+SPAN_SECONDS_LARGE = 300 if QUICK else 480
 EACH_SECONDS = 30
 VIEWERS = 50
 REPEATS = 20 if QUICK else 50
@@ -50,6 +54,19 @@ FOREIGN = {
     "x-prometheus-remote-write-version": "0.1.0",
 }
 Paths = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Whose samples are asked about: so many hosts, over a range that ends at `end_ms`."""
+
+    hosts: int
+    seconds: int
+    end_ms: int
+
+    @property
+    def gpus(self) -> int:
+        return self.hosts * _fleet.GPUS
 
 
 class Client:
@@ -80,28 +97,58 @@ def main() -> None:
 
 
 def _measured(folder: Path, program: Path) -> dict[str, Any]:
-    fleet = _fleet.prepare(SPAN_SECONDS // _fleet.TICKS, _fleet.Data(kinds=frozenset({EntityKind.GPU})))
-    catalog = load_catalog()
-    begin_ms = (int(time.time()) - SPAN_SECONDS - 20) // 30 * 30_000
-    end_ms = begin_ms + SPAN_SECONDS * 1000
-    print(f"{HOSTS * _fleet.GPUS} GPUs, {SPAN_SECONDS} s, a share of {fleet.noisy_share:.2f} of the columns noisy")
-    bodies = [list(_remotewrite.bodies(fleet, catalog, host, begin_ms, EACH_SECONDS)) for host in range(HOSTS)]
+    figures = _small(folder / "small", program)
+    if HOSTS_LARGE:
+        figures |= _large(folder / "large", program)
+    return figures
+
+
+def _small(folder: Path, program: Path) -> dict[str, Any]:
+    folder.mkdir()
     figures: dict[str, Any] = {}
+    fleet, bodies = _made(HOSTS, SPAN_SECONDS)
     with _victoria.running(program, folder / "victoria") as victoria:
         _send(f"http://127.0.0.1:{victoria.port}", "", bodies)
         with _platform.started(folder=folder / "own") as running:
-            _send(running.gateway, (running.data / "tokens" / "collector").read_text().strip(), bodies)
-            _settle(running)
+            _fill(running, fleet, bodies)
             token = (running.data / "tokens" / "admin").read_text().strip()
-            figures |= _beside(running.address, token, f"http://127.0.0.1:{victoria.port}", end_ms)
-            figures |= _viewers(running.address, token, end_ms)
-            figures |= _tenants(running, end_ms)
+            figures |= _beside(running.address, token, f"http://127.0.0.1:{victoria.port}", fleet)
+            figures |= _viewers(running.address, token, fleet)
+            figures |= _tenants(running, fleet)
             figures |= {"rss_mib": running.rss_mib_by_part().get("api")}
         no_cache = {"SECONDSIGHT_API_CACHE_BYTES": "0"}
         with _platform.started(folder=folder / "own", environment=no_cache) as running:
-            without = _viewers(running.address, token, end_ms)
+            without = _viewers(running.address, token, fleet)
             figures |= {f"nocache_{name}": value for name, value in without.items()}
     return figures
+
+
+def _large(folder: Path, program: Path) -> dict[str, Any]:
+    """Ask both the same about more GPUs."""
+    folder.mkdir()
+    fleet, bodies = _made(HOSTS_LARGE, SPAN_SECONDS_LARGE)
+    with _victoria.running(program, folder / "victoria") as victoria:
+        _send(f"http://127.0.0.1:{victoria.port}", "", bodies)
+        with _platform.started(folder=folder / "own") as running:
+            _fill(running, fleet, bodies)
+            token = (running.data / "tokens" / "admin").read_text().strip()
+            figures = _beside(running.address, token, f"http://127.0.0.1:{victoria.port}", fleet)
+    return {f"{name.removesuffix('_ms')}_{fleet.gpus}_ms": value for name, value in figures.items()}
+
+
+def _made(hosts: int, seconds: int) -> tuple[Fleet, list[list[bytes]]]:
+    """Return a fleet whose range ends a moment ago, and the bodies that its hosts send."""
+    prepared = _fleet.prepare(seconds // _fleet.TICKS, _fleet.Data(kinds=frozenset({EntityKind.GPU})))
+    catalog = load_catalog()
+    begin_ms = (int(time.time()) - seconds - 20) // 30 * 30_000
+    fleet = Fleet(hosts, seconds, begin_ms + seconds * 1000)
+    print(f"{fleet.gpus} GPUs, {seconds} s, a share of {prepared.noisy_share:.2f} of the columns noisy")
+    return fleet, [list(_remotewrite.bodies(prepared, catalog, host, begin_ms, EACH_SECONDS)) for host in range(hosts)]
+
+
+def _fill(running: _platform.Running, fleet: Fleet, bodies: list[list[bytes]]) -> None:
+    _send(running.gateway, (running.data / "tokens" / "collector").read_text().strip(), bodies)
+    _settle(running, fleet)
 
 
 def _send(address: str, token: str, bodies: list[list[bytes]]) -> None:
@@ -122,10 +169,10 @@ def _send(address: str, token: str, bodies: list[list[bytes]]) -> None:
     connection.close()
 
 
-def _settle(running: _platform.Running) -> None:
+def _settle(running: _platform.Running, fleet: Fleet) -> None:
     """Wait until every row is stored, for a bounded time."""
     store, deadline = FlightStore(running.data / "run" / "store.address"), time.monotonic() + SETTLE_SECONDS
-    wanted, rows = HOSTS * _fleet.GPUS * SPAN_SECONDS, 0
+    wanted, rows = fleet.gpus * fleet.seconds, 0
     while rows < wanted and time.monotonic() < deadline:
         time.sleep(1)
         rows = store.query("SELECT count() AS rows FROM gpu_1s WHERE part = ''").to_pylist()[0]["rows"]
@@ -133,11 +180,11 @@ def _settle(running: _platform.Running) -> None:
     print(f"{rows:,} of {wanted:,} rows of GPUs are stored", flush=True)
 
 
-def _beside(address: str, token: str, peer: str, end_ms: int) -> dict[str, float]:
+def _beside(address: str, token: str, peer: str, fleet: Fleet) -> dict[str, float]:
     """Ask both the same, one after the other."""
     own, other = Client(address, token), Client(peer)
     figures = {}
-    for name, (ours, theirs) in _pairs(end_ms).items():
+    for name, (ours, theirs) in _pairs(fleet).items():
         for number in range(3):
             own.get(ours(number))
             other.get(theirs(number))
@@ -149,25 +196,24 @@ def _beside(address: str, token: str, peer: str, end_ms: int) -> dict[str, float
                     raise SystemExit(f"{path}: {status}")
                 into.append(took)
         figures |= {f"{name}_ms": statistics.median(taken[0]), f"peer_{name}_ms": statistics.median(taken[1])}
-        print(
-            f"{name}: {figures[f'{name}_ms']:.2f} ms, VictoriaMetrics {figures[f'peer_{name}_ms']:.2f} ms", flush=True
-        )
+        mine, peers = figures[f"{name}_ms"], figures[f"peer_{name}_ms"]
+        print(f"{name} of {fleet.gpus} GPUs: {mine:.2f} ms, VictoriaMetrics {peers:.2f} ms", flush=True)
     own.close()
     other.close()
     return figures
 
 
-def _pairs(end_ms: int) -> dict[str, tuple[Paths, Paths]]:
+def _pairs(fleet: Fleet) -> dict[str, tuple[Paths, Paths]]:
     """Return question -> paths here and there, by number."""
-    span_ms = min(900_000, SPAN_SECONDS * 1000)
+    span_ms, end_ms, hosts = min(900_000, fleet.seconds * 1000), fleet.end_ms, fleet.hosts
 
     def gpu_here(number: int) -> str:
-        gpu = _fleet.gpu_id(number % HOSTS, number % _fleet.GPUS)
+        gpu = _fleet.gpu_id(number % hosts, number % _fleet.GPUS)
         asked = {"metrics": METRICS[number % 3], "from": end_ms - span_ms, "to": end_ms, "resolution": "1s"}
         return f"/v1/gpus/{gpu}/telemetry?{urlencode(asked | {'format': 'columns'})}"
 
     def gpu_there(number: int) -> str:
-        gpu = _fleet.gpu_id(number % HOSTS, number % _fleet.GPUS)
+        gpu = _fleet.gpu_id(number % hosts, number % _fleet.GPUS)
         return _promql(f'{METRICS[number % 3]}{{UUID="{gpu}"}}', end_ms - span_ms, end_ms - 1000, "1s")
 
     def cluster_here(number: int) -> str:
@@ -200,9 +246,9 @@ def _promql(query: str, from_ms: int, to_ms: int, step: str) -> str:
     return f"/api/v1/query_range?{urlencode(asked)}"
 
 
-def _common(end_ms: int) -> list[Paths]:
+def _common(fleet: Fleet) -> list[Paths]:
     """Return what pages ask, by number; dashboards show the same ranges to all."""
-    pairs = _pairs(end_ms)
+    pairs, end_ms = _pairs(fleet), fleet.end_ms
     fixed = {"from": end_ms - 240_000, "to": end_ms - 60_000, "resolution": "30s", "format": "columns"}
     return [
         lambda _: "/v1/fleet",
@@ -215,7 +261,7 @@ def _common(end_ms: int) -> list[Paths]:
     ]
 
 
-def _viewers(address: str, token: str, end_ms: int) -> dict[str, float]:
+def _viewers(address: str, token: str, fleet: Fleet) -> dict[str, float]:
     """Let viewers ask one question a second each; return percentiles of all of them."""
     ends = time.monotonic() + SECONDS
 
@@ -226,7 +272,7 @@ def _viewers(address: str, token: str, end_ms: int) -> dict[str, float]:
             due = time.monotonic() + 1
             if due > ends:
                 break
-            questions = _common(end_ms)
+            questions = _common(fleet)
             status, milliseconds = client.get(questions[turn % len(questions)](turn))
             if status != 200:
                 raise SystemExit(f"a viewer was answered {status}")
@@ -242,7 +288,7 @@ def _viewers(address: str, token: str, end_ms: int) -> dict[str, float]:
     return shares | {"requests_per_second": len(found) / SECONDS}
 
 
-def _tenants(running: _platform.Running, end_ms: int) -> dict[str, float]:
+def _tenants(running: _platform.Running, fleet: Fleet) -> dict[str, float]:
     """Return what an eleventh tenant waits for alone, and while ten ask as fast as they are answered."""
     metadata = open_metadata(str(running.data / "metadata.sqlite"))
     grants = (Grant("default"),)
@@ -251,9 +297,9 @@ def _tenants(running: _platform.Running, end_ms: int) -> dict[str, float]:
         for n in range(11)
     ]
     metadata.dispose()
-    question = _pairs(end_ms)["gpu_15min"][0]
+    question = _pairs(fleet)["gpu_15min"][0]
     alone = _asked(Client(running.address, secrets[10]), question)
-    with _busy(running.address, secrets[:10], _pairs(end_ms)["cluster_avg"][0]):
+    with _busy(running.address, secrets[:10], _pairs(fleet)["cluster_avg"][0]):
         time.sleep(1)
         beside = _asked(Client(running.address, secrets[10]), question)
     print(f"eleventh tenant: {alone:.2f} ms alone, {beside:.2f} ms beside ten", flush=True)

@@ -93,14 +93,18 @@ def narrowed(windows: Windows, there: Bools) -> Windows:
 
 
 def held_arrays(windows: Windows, entity: I64, size: int) -> HeldArrays:
-    """Return what windows hold of each of `size` entities and parts."""
-    return HeldArrays(
-        there=np.bincount(entity, minlength=size) > 0,
-        slots=_exact(windows.slots, entity, size).astype(np.int64),
-        first_ms=_least(windows.first_ms, entity, size),
-        last_ms=-_least(-windows.last_ms, entity, size),
-        gaps=_exact(windows.gaps, entity, size).astype(np.int64),
-    )
+    """Return what windows hold of each of `size` entities and parts; those of one mostly follow each other."""
+    starts = np.flatnonzero(np.diff(entity, prepend=-1))
+    runs = entity[starts]
+
+    def total(values: I64) -> I64:
+        return np.bincount(runs, np.add.reduceat(values, starts), size).astype(np.int64)
+
+    first_ms, last_ms = np.full(size, _NO_MS), np.zeros(size, np.int64)
+    np.minimum.at(first_ms, runs, np.minimum.reduceat(windows.first_ms, starts))
+    np.maximum.at(last_ms, runs, np.maximum.reduceat(windows.last_ms, starts))
+    there = np.bincount(runs, minlength=size) > 0
+    return HeldArrays(there, total(windows.slots), np.where(there, first_ms, 0), last_ms, total(windows.gaps))
 
 
 def figures_of(aggregate: Aggregate, windows: Windows, places: Places, keyed: I64) -> F64:
@@ -206,12 +210,6 @@ def _exact(values: Values, code: I64, points: int, present: Bools | None = None)
     high = _exact(values >> values.dtype.type(room), code, points)
     total: F64 = (high.astype(np.longdouble) * (1 << room) + low).astype(np.float64)
     return total
-
-
-def _least(times_ms: I64, code: I64, size: int) -> I64:
-    found = np.full(size, _NO_MS)
-    np.minimum.at(found, code, times_ms)
-    return found
 
 
 def _ratio(above: F64, below: F64) -> F64:

@@ -45,6 +45,7 @@ class Roster:
         keys: Name of each entity and part, as `coverage.keys_of` writes it.
         sources: How many pairs of a key and a collector there are.
         interval_ms: Finest cadence of any, 1000 where there is none.
+        places: Their tenants and clusters, one row each; an Arrow table.
     """
 
     def __init__(self, expected: Any) -> None:
@@ -62,8 +63,18 @@ class Roster:
             expected[name].to_numpy().astype(np.int64) for name in ("start_ms", "end_ms", "cadence_ms")
         )
         self.interval_ms = int(self._cadence_ms.min()) if self._cadence_ms.size else 1000
+        names = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")}
+        told = pa.table(names).group_by(list(names)).aggregate([])
+        self.places = told.group_by(["tenant_id", "cluster_id"]).aggregate([])
+        self._collectors = collector_keys(told)
         without = expected["without"].cast(pa.string())
         self._without = without if expected.num_rows and _COMPUTE.max(_COMPUTE.utf8_length(without)).as_py() else None
+
+    def progress(self, rows: Any) -> Any:
+        """Return those rows of `inventory.compile_progress` whose collectors are expected; all where none is."""
+        if not self.size:
+            return rows
+        return rows.filter(_COMPUTE.is_in(collector_keys(rows), value_set=self._collectors))
 
     def stretches(self, span: Span, due_ms: int, metric: str = "") -> Stretches:
         """Return what each was to deliver in a range, up to what is due; as `coverage.stretches_of`.
@@ -191,6 +202,12 @@ class Universe:
         told = np.array([(one.gaps, one.shed, one.not_due) for one in lacks.values()], np.int64).reshape(-1, 3)
         found[:, place.drop_null().to_numpy()] = told[known].T
         return found[0][self.entity], found[1][self.entity], found[2][self.entity]
+
+
+def collector_keys(rows: Any) -> Any:
+    """Return one text per row that names the collector within its cluster."""
+    columns = [rows[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")]
+    return _COMPUTE.binary_join_element_wise(*columns, "\0").combine_chunks()
 
 
 def joined_keys(rows: Any) -> Any:

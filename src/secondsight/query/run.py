@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from secondsight.errors import Retryable
 from secondsight.model import Quality
 from secondsight.query.aggregates import is_histogram
 from secondsight.query.answer import Answer
-from secondsight.query.assemble import Best, Part, as_figures, assembled, part_of, together
+from secondsight.query.assemble import Best, Part, as_figures, assembled, part_of, together, with_objects
 from secondsight.query.cold import ColdTier, Read
 from secondsight.query.cold_gaps import edge_of, lacks_of
 from secondsight.query.cold_plans import Tiers, any_cold, read_tiers
@@ -36,6 +36,7 @@ from secondsight.query.coverage import (
     unlisted,
 )
 from secondsight.query.gapreader import GapReader
+from secondsight.query.grouped import GroupedReader
 from secondsight.query.histograms import compile_histograms, figures_of_histograms
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
@@ -43,10 +44,12 @@ from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.live import LiveTables, NoLiveTables, live_rows
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
 from secondsight.query.request import Filters, MetricQuery, Selected
+from secondsight.query.roster import Roster
 from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds
+from secondsight.query.worth import Asked, Rosters, Worth, worth_of
 from secondsight.store.schema import raw_table
 from secondsight.store.spec import quoted
 
@@ -79,6 +82,8 @@ class QueryRunner:
         self._gaps = gaps or GapReader(self.inventory, clock, lambda _scope, _span: ())
         self._cold = cold
         self._live = live or NoLiveTables()
+        self._grouped = GroupedReader(self._live, self.inventory)
+        self._rosters = Rosters()
         self._unsteady: dict[Hashable, float] = {}
 
     def run(self, query: MetricQuery, scope: Scope, best: Best | None = None) -> Answer:
@@ -99,25 +104,40 @@ class QueryRunner:
         now_ms = self._clock.now_ms()
         kind = query.selected[0].metric.kind
         expected = self.inventory.expected(kind, query.filters, scope)
-        query = replace(query, filters=self.inventory.placed(kind, query.filters, scope))
-        progress = progress_of(self.inventory.progress(scope), expected, now_ms)
+        asked = query.filters
+        query = replace(query, filters=self.inventory.placed(kind, asked, scope))
+        roster = self._rosters.of((kind, asked, scope), expected)
+        told = self._rosters.progress(roster, self.inventory.progress(scope))
+        progress = progress_of(told, expected.slice(0, 0), now_ms)
         rewrites = self.inventory.rewrites(kind, reach_of(query), scope)
-        coarse = self.inventory.coarse_through(kind, expected, scope)
-        situation = replace(situation_of(expected, progress, now_ms), rewrites=rewrites, coarse_through_ms=coarse)
+        coarse = self.inventory.coarse_through(kind, roster.places, scope)
+        situation = replace(situation_of(roster, progress, now_ms), rewrites=rewrites, coarse_through_ms=coarse)
         plans = [plan_series(query, selected, situation) for selected in query.selected]
         tiers = Tiers()
         found = self._read_tiers(plans, situation, scope, tiers)
         parts = [part_of(plan, rows, best) for plan, rows in zip(plans, found, strict=True)]
-        stretches = stretches_of(expected, plans[0].span, plans[0].due_ms)
-        by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
-        delivered = {name: _stretches(expected, name, plans[0], stretches) for name in by_metric}
-        coverage = self._covered(by_metric, delivered, scope)
-        answer = assembled(query, parts, progress, now_ms, coverage)
+        worth = self._worth(parts, roster, expected, scope)
+        answer = assembled(query, parts, progress, now_ms, worth.coverage)
         answer = replace(answer, tier=tiers.name, partial=bool(tiers.missing))
-        new = {key for part in parts for key in unlisted(stretches, part.held)}
         return replace(
             answer,
-            warnings=(*answer.warnings, *_unlisted_warnings(len(new)), *filter(None, [tiers.missing])),
+            warnings=(*answer.warnings, *_unlisted_warnings(worth.unlisted), *filter(None, [tiers.missing])),
+            expected_from_ms=worth.expected_from_ms,
+        )
+
+    def _worth(self, parts: Sequence[Part], roster: Roster, expected: Any, scope: Scope) -> Worth:
+        """Return what parts are worth: in arrays where all of them are arrays, else entity by entity."""
+        plan, arrays = parts[0].plan, [part.found for part in parts if part.found is not None]
+        if len(arrays) == len(parts):
+            silent, lacks = partial(self._silent, scope=scope), partial(self._lacks, plan, scope)
+            return worth_of(arrays, self._rosters, roster, Asked(silent, lacks))
+        parts = [with_objects(part) for part in parts]
+        stretches = stretches_of(expected, plan.span, plan.due_ms)
+        by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
+        delivered = {name: _stretches(expected, name, plan, stretches) for name in by_metric}
+        return Worth(
+            coverage=self._covered(by_metric, delivered, scope),
+            unlisted=len({key for part in parts for key in unlisted(stretches, part.held)}),
             expected_from_ms=min((one.from_ms for one in stretches.values()), default=None),
         )
 
@@ -142,7 +162,7 @@ class QueryRunner:
         """Return the rows of each plan, from where they are: the hot store, the lake, or both."""
         is_hot = is_histogram(plans[0].selected.metric)
         if is_hot or self._cold is None or not any_cold(plans, self._cold.floors()):
-            return self._read(plans, situation, scope)
+            return self._read_near(plans, situation, scope)
 
         def read_plans(some: Sequence[SeriesPlan], read: Read | None) -> list[Figures]:
             if read is None:
@@ -152,6 +172,19 @@ class QueryRunner:
             return [as_figures(plan, each) for plan, each in zip(some, rows, strict=True)]
 
         return read_tiers(plans, situation, scope, self._cold, read_plans, tiers)
+
+    def _read_near(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> Sequence[Any]:
+        """Return the rows of each plan out of memory where it has them, else out of the hot store."""
+        if suits_rows(plans, situation):
+            return self._read(plans, situation, scope)
+        found: list[Any] = [self._grouped.read(plan, scope) for plan in plans]
+        lacking = [place for place, one in enumerate(found) if one is None]
+        self._live.count(held=not lacking)
+        if lacking:
+            rows = self._read([plans[place] for place in lacking], situation, scope)
+            for place, one in zip(lacking, rows, strict=True):
+                found[place] = one
+        return found
 
     def _read_cold(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, read: Read) -> list[Any]:
         """Return the rows of each plan out of the lake, where every row is there once."""
@@ -322,19 +355,16 @@ def compile_silent(metric: Metric, filters: Filters, span: Span, scope: Scope) -
     return Statement(rows[1:-1], parameters.values())
 
 
-def situation_of(expected: Any, progress: Progress, now_ms: int) -> Situation:
+def situation_of(roster: Roster, progress: Progress, now_ms: int) -> Situation:
     """Return what a planner needs of the entities that a request admits."""
-    if not expected.num_rows:
+    if not roster.size:
         return Situation(now_ms, rollup_through_ms=progress.rollup_through_ms)
-    keys = keys_of(expected)
-    entities = len(set(keys))
-    sources = len(set(zip(keys, expected["collector_id"].to_pylist(), strict=True)))
     return Situation(
         now_ms,
-        entities=entities,
+        entities=roster.size,
         rollup_through_ms=progress.rollup_through_ms,
-        several_sources=sources > entities,
-        interval_ms=int(_COMPUTE.min(expected["cadence_ms"]).as_py()),
+        several_sources=roster.sources > roster.size,
+        interval_ms=roster.interval_ms,
     )
 
 

@@ -56,6 +56,7 @@ class Rosters:
         self._lock = Lock()
         self._kept: dict[Any, tuple[Any, Roster]] = {}
         self._universes: dict[int, tuple[Any, Any, Universe]] = {}
+        self._progress: dict[int, tuple[Any, Any, Any]] = {}
 
     def of(self, key: Any, expected: Any) -> Roster:
         """Return the roster of some expected rows; `key` says what they were asked by."""
@@ -68,6 +69,19 @@ class Rosters:
             while len(self._kept) >= _KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[key] = (expected, made)
+        return made
+
+    def progress(self, roster: Roster, rows: Any) -> Any:
+        """Return those rows of `inventory.compile_progress` that a roster's collectors have."""
+        with self._lock:
+            found = self._progress.get(id(roster))
+        if found is not None and found[0] is roster and found[1] is rows:
+            return found[2]
+        made = roster.progress(rows)
+        with self._lock:
+            while len(self._progress) >= _KEPT:
+                self._progress.pop(next(iter(self._progress)))
+            self._progress[id(roster)] = (roster, rows, made)
         return made
 
     def universe(self, roster: Roster, keys: Any) -> Universe:
