@@ -18,6 +18,7 @@ REPLACEMENT_XIDS = ("48", "63", "64", "94", "95")
 BEFORE_EVENT_SECONDS = 3_600
 """The window that stands for the time before an event is at most so old."""
 ROWS = 10_000
+EVENT_COLUMNS = frozenset({"kind", "code", "severity"})
 
 
 def compile_question(question: Question, views: Views, now_ms: int) -> tuple[Statement, ...]:
@@ -133,6 +134,24 @@ def _replacement(question: Question, views: Views, now_ms: int) -> tuple[Stateme
     return found
 
 
+def _quiet(question: Question, views: Views, now_ms: int) -> tuple[Statement, ...]:
+    """What reports and is named by no event of some kinds: a list, or how many that are."""
+    del now_ms
+    view, events, column = views.fine, views.events, question.dimensions[-1]
+    of_events = [one for one in question.filters if one.column in EVENT_COLUMNS]
+    places = [one for one in question.filters if one.column not in EVENT_COLUMNS]
+    told = [*within(question.range, events), *held((*places, *of_events), events)]
+    noisy = query([column], events.name, told)
+    where = [*within(question.range, view), *held(places, view), f"{column} != ''", f"{column} NOT IN ({noisy})"]
+    if question.counted:
+        columns: tuple[Column, ...] = (Column("number_without"),)
+        sql = query([f"uniqExact({column}) AS number_without"], view.name, where)
+        return (Statement("quiet", sql, columns, (), view.name),)
+    tail = [f"ORDER BY {', '.join(question.dimensions)}", f"LIMIT {_rows(question.ranking)}"]
+    sql = query(question.dimensions, view.name, where, group=question.dimensions, tail=tail)
+    return (Statement("quiet", sql, tuple(map(Column, question.dimensions)), question.dimensions, view.name),)
+
+
 def _idle(question: Question, views: Views, now_ms: int) -> tuple[Statement, ...]:
     """The idle share and the idle hours of each group, longest first; groups without idle time are left out."""
     del now_ms
@@ -216,6 +235,7 @@ _SPECIAL: Mapping[Kind, Callable[[Question, Views, int], tuple[Statement, ...]]]
     Kind.CHANGE: _change,
     Kind.CORRELATION: _correlation,
     Kind.REPLACEMENT: _replacement,
+    Kind.QUIET: _quiet,
     Kind.IDLE: _idle,
     Kind.SUMMARY: _summary,
     Kind.LIFETIME: _lifetime,

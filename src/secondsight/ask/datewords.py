@@ -91,8 +91,12 @@ class DateReader(TimeTokens):
 
     def _quarter(self, at: int) -> Read | None:
         word = self._word(at)
-        index = {"q1": 1, "q2": 2, "q3": 3, "q4": 4}.get(word)
+        quarters = {"q1": 1, "q2": 2, "q3": 3, "q4": 4}
+        index = quarters.get(word)
         count = 1
+        year = self._year_number(at)
+        if year is not None and self._word(at + 1) in quarters:
+            return Read(2, self._clipped(self._calendar.months(year, 3 * quarters[self._word(at + 1)] - 2, 3)))
         if index is None and self._word(at + 1) == "quarter":
             index, count = {"first": 1, "second": 2, "third": 3, "fourth": 4}.get(word), 2
         if index is None:
@@ -101,6 +105,20 @@ class DateReader(TimeTokens):
         today = self._calendar.today
         chosen = year or (today.year if 3 * index - 2 <= today.month else today.year - 1)
         return Read(count + (year is not None), self._clipped(self._calendar.months(chosen, 3 * index - 2, 3)))
+
+    def _half_year(self, at: int) -> Read | None:
+        """`H1 2026`, `2026 H2`; without its year it is no time but the name of something."""
+        halves = ("h1", "h2")
+        first, second = self._word(at), self._word(at + 1)
+        if first in halves:
+            joins = 1 if second in ("of", "in") else 0
+            year = self._year_number(at + 1 + joins)
+            return None if year is None else self._half_of(year, first == "h1", 2 + joins)
+        year = self._year_number(at)
+        return self._half_of(year, second == "h1", 2) if year is not None and second in halves else None
+
+    def _half_of(self, year: int, is_first: bool, count: int) -> Read:
+        return Read(count, self._clipped(self._calendar.months(year, 1 if is_first else 7, 6)))
 
     def _year(self, at: int) -> Read | None:
         year = self._year_number(at)

@@ -73,7 +73,7 @@ def needs_places(question: Question) -> bool:
     columns = {*question.dimensions, *(one.column for one in question.filters if any(one.values))}
     if columns & PLACE_COLUMNS or (question.kind is Kind.FIGURES and question.range.seconds <= NOW_SECONDS):
         return True
-    if question.kind in (Kind.IDLE, Kind.STRAGGLERS, Kind.REPLACEMENT, Kind.CORRELATION, Kind.SLOW_JOB):
+    if question.kind in (Kind.IDLE, Kind.QUIET, Kind.STRAGGLERS, Kind.REPLACEMENT, Kind.CORRELATION, Kind.SLOW_JOB):
         return True
     if question.kind is Kind.EXTREME and question.measures[0].metric not in (GPUS, GPU_HOURS, COVERAGE):
         return not any(column in columns for column in ("cluster_id",)) or question.range.seconds <= 31 * DAY_SECONDS

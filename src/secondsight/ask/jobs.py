@@ -1,12 +1,10 @@
-"""Plan questions about jobs and single GPUs: slow, straggling, idle, to be replaced, first and last seen."""
+"""Plan questions about jobs and single GPUs: slow, straggling, idle, to be replaced, without errors, first seen."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from secondsight.ask.diagnose import LIMITS
-from secondsight.ask.measures import (
-    CLOCK,
-    UTILISATION,
-)
+from secondsight.ask.measures import CLOCK, UTILISATION, base_unit
 from secondsight.ask.question import (
     ERROR_EVENTS,
     GPU_HOURS,
@@ -21,9 +19,21 @@ from secondsight.ask.question import (
 )
 from secondsight.ask.reading import Reading
 from secondsight.ask.rules import clarify
-from secondsight.ask.work import Work, question_of
+from secondsight.ask.work import ERROR_WORDS, Work, leaves_out_errors, question_of
 
 IDLE_BELOW_RATIO = 0.05
+QUIET_COLUMNS = ("gpu_id", "host_id", "cluster_id", "job_id")
+_DENIALS = frozenset({"no", "without", "zero", "never"})
+_DENIAL_PAIRS = frozenset(
+    {("free", "of"), ("free", "from")}
+    | {
+        (no, have)
+        for no in ("not", "didn't", "haven't", "hasn't", "don't")
+        for have in ("have", "had", "any", "see", "show")
+    }
+)
+_DENIED_WITHIN = 4
+_QUIET_RULE = "Listed is what sent samples in the range and is named by no such event."
 STRAGGLER_BELOW_RATIO = 0.1
 """A straggler lies so far below the median of its job."""
 _STRAGGLER_RULE = (
@@ -87,6 +97,52 @@ def plan_replacement(work: Work) -> Question | None:
     measures = (*(Measure(name, Stat.TOTAL) for name in metrics), Measure(ERROR_EVENTS, Stat.COUNT))
     question = question_of(work, Kind.REPLACEMENT, work.usual("month"), "replacement", *measures)
     return replace(question, dimensions=("host_id", "gpu_id"), caveats=(_REPLACEMENT_RULE,))
+
+
+def plan_left_out(work: Work) -> Question | None:
+    """Ask which errors are meant where a kind is left out that is counted elsewhere than among the events."""
+    if work.reading.events or not leaves_out_errors(work.reading.words):
+        return None
+    message = "Which kinds of errors do you want to see? ECC errors are counted, Xid and other errors are events."
+    return clarify("left_out", message, ("Errors by kind in the last 24 hours", "Errors without Xid 31 yesterday"))
+
+
+def plan_quiet(work: Work) -> Question | None:
+    """Plan what had no errors of a kind: it has no row among the events, so those that report are looked at."""
+    if not (work.has_event() or work.metrics()) or not _denies_errors(work.reading.words):
+        return None
+    named = (*work.groups(), *(noun for noun in work.reading.nouns if noun in QUIET_COLUMNS))
+    column = next((name for name in named if name in QUIET_COLUMNS), "gpu_id")
+    dimensions = ("host_id", "gpu_id") if column == "gpu_id" else (column,)
+    if not work.has_event():
+        return _quiet_counters(work, dimensions)
+    question = question_of(work, Kind.QUIET, work.usual("day"), "quiet", Measure(ERROR_EVENTS, Stat.COUNT))
+    events = tuple(Filter(name, values) for name, values in work.reading.events.items())
+    counted = "count" in work.reading.aggregates
+    filters = (*question.filters, *events)
+    return replace(question, dimensions=dimensions, filters=filters, counted=counted, caveats=(_QUIET_RULE,))
+
+
+def _quiet_counters(work: Work, dimensions: tuple[str, ...]) -> Question | None:
+    """Return which had no increase of any of some counters of errors."""
+    counters = [name for name in work.metrics() if base_unit(name, work.views) == "count"]
+    if not counters:
+        return None
+    measures = tuple(Measure(name, Stat.TOTAL) for name in counters)
+    question = question_of(work, Kind.FIGURES, work.usual("day"), "quiet", *measures)
+    conditions = tuple(Condition(index, above=False, value=1) for index in range(len(measures)))
+    counted = "count" in work.reading.aggregates
+    return replace(question, dimensions=dimensions, conditions=conditions, counted=counted, ranking=None)
+
+
+def _denies_errors(words: Sequence[str]) -> bool:
+    """Tell whether the first word for errors stands behind one that denies them: `had no Xid errors`, `free of faults`.
+
+    `errors without ECC` asks for some of them.
+    """
+    first = next((at for at, word in enumerate(words) if word.rstrip("s") in ERROR_WORDS), 0)
+    before = range(max(first - _DENIED_WITHIN, 0), first)
+    return any(words[at] in _DENIALS or (words[at], words[at + 1]) in _DENIAL_PAIRS for at in before)
 
 
 def plan_idle(work: Work) -> Question | None:

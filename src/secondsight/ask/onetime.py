@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 from secondsight.ask.calendar import HOUR_MS, MINUTE_MS, Calendar, Stretch
 from secondsight.ask.datewords import DateReader
-from secondsight.ask.timetokens import CLOCK_MINUTES, LAST, UNITS, WEEKDAYS, Read
+from secondsight.ask.timetokens import CLOCK_MINUTES, LAST, PARTS, UNITS, WEEKDAYS, Read
 
 NOW_MINUTES = 5
 """`right now` means so many minutes."""
-PARTS: dict[str, tuple[int, int]] = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (22, 30)}
 _WHOLE = frozenset({"full", "complete", "whole", "calendar", "entire"})
 _CALENDAR_UNITS = frozenset({"hour", "day", "week", "month", "quarter", "year"})
 _LEFT_OUT = frozenset({"excluding", "without", "except", "exclude"})
@@ -59,9 +58,9 @@ class OneTimeReader(DateReader):
 
     def _one(self, at: int) -> Read | None:
         readers: tuple[Callable[[int], Read | None], ...] = (
-            self._moment, self._dated, self._half, self._numbered_week, self._relative, self._named_day, self._counted,
-            self._whole_unit, self._calendar_unit, self._weekday, self._part_of_day, self._left_out, self._clock,
-            self._month, self._quarter, self._year, self._recurring,
+            self._moment, self._part_of_date, self._dated, self._half, self._numbered_week, self._relative,
+            self._named_day, self._counted, self._whole_unit, self._calendar_unit, self._weekday, self._part_of_day,
+            self._left_out, self._clock, self._month, self._quarter, self._year, self._recurring,
         )  # fmt: skip
         for reader in readers:
             found = reader(at)
@@ -71,15 +70,30 @@ class OneTimeReader(DateReader):
 
     def _half(self, at: int) -> Read | None:
         """`the first half of October`: of a month up to its 15th, of a year its first six months."""
-        if self._word(at) not in ("first", "second") or self._words[at + 1 : at + 3] != ["half", "of"]:
-            return None
-        found = self._inner(at + 3)
+        if self._word(at) not in ("first", "second", "1st", "2nd") or self._word(at + 1) != "half":
+            return self._half_year(at)
+        count = 3 if self._word(at + 2) in ("of", "in") else 2
+        year = self._year_number(at + count)
+        if year is not None:
+            return self._half_of(year, self._word(at) in ("first", "1st"), count + 1)
+        found = self._inner(at + 3) if count == 3 else None
         if found is None or found[1].stretch.recurring or found[1].stretch.point:
             return None
         skipped, one = found
         middle = self._middle(one.stretch)
         halves = (replace(one.stretch, to_ms=middle), replace(one.stretch, from_ms=middle))
-        return Read(3 + skipped + one.count, self._clipped(halves[self._word(at) == "second"]))
+        return Read(3 + skipped + one.count, self._clipped(halves[self._word(at) in ("second", "2nd")]))
+
+    def _part_of_date(self, at: int) -> Read | None:
+        """`2 November evening`, `the morning of 2 November`, `the night of the 2nd`."""
+        lead = 2 if self._word(at) in PARTS and self._word(at + 1) in ("of", "on") else 0
+        lead += 1 if lead and self._word(at + lead) == "the" else 0
+        found = self._dated(at + lead) or self._moment(at + lead)
+        part = PARTS.get(self._word(at) if lead else self._word(at + found.count) if found else "")
+        if found is None or part is None or found.stretch.point:
+            return None
+        day = datetime.fromtimestamp(found.stretch.from_ms / 1000, UTC).astimezone(self._calendar.zone).date()
+        return Read((lead or 1) + found.count, self._hours(day, *part))
 
     def _middle(self, stretch: Stretch) -> int:
         start = datetime.fromtimestamp(stretch.from_ms / 1000, UTC).astimezone(self._calendar.zone).date()

@@ -23,7 +23,9 @@ from secondsight.ask.defaults import choose
 from secondsight.ask.jobs import (
     plan_gpu_by_index,
     plan_idle,
+    plan_left_out,
     plan_lifetime,
+    plan_quiet,
     plan_replacement,
     plan_slow_job,
     plan_stragglers,
@@ -74,10 +76,12 @@ class Planner:
 
 _RULES: tuple[Callable[[Work], Question | None], ...] = (
     plan_gpu_by_index,
+    plan_left_out,
     plan_ecc_trend,
     plan_slow_job,
     plan_stragglers,
     plan_replacement,
+    plan_quiet,
     plan_why,
     plan_summary,
     plan_recent_events,

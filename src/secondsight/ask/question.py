@@ -32,6 +32,7 @@ class Kind(StrEnum):
     CORRELATION = "correlation"
     STRAGGLERS = "stragglers"
     REPLACEMENT = "replacement"
+    QUIET = "quiet"
     """GPUs whose memory errors reach a rule for replacement."""
     IDLE = "idle"
     """GPUs that someone holds and nobody uses."""

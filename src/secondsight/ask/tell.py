@@ -40,6 +40,8 @@ def _is_empty(tables: Sequence[Table]) -> bool:
 
 
 def _nothing(question: Question) -> str:
+    if question.kind is Kind.QUIET:
+        return "None: everything that reports had such errors in this range."
     events = question.measures and all(measure.metric == ERROR_EVENTS for measure in question.measures)
     if events:
         return "None recorded in this range."
@@ -233,6 +235,15 @@ def _periods(question: Question, tables: Sequence[Table]) -> list[str]:
     return [f"{_capital(column_words(chosen))} - {'; '.join(named)}."]
 
 
+def _quiet(question: Question, tables: Sequence[Table]) -> list[str]:
+    del question
+    table = tables[0]
+    if not table.keys:
+        return [f"Number without such errors: {figure(table.rows[0][0], '')}."]
+    more = "" if len(table.rows) <= LISTED else "; the table has the others"
+    return [f"Without such errors - {'; '.join(_key(row, table) for row in table.rows[:LISTED])}{more}."]
+
+
 def _idle(question: Question, tables: Sequence[Table]) -> list[str]:
     table = tables[0]
     hours, share = table.index("idle_hours"), table.index("idle_share")
@@ -266,6 +277,7 @@ _SPECIAL: Mapping[Kind, Callable[[Question, Sequence[Table]], list[str]]] = {
     Kind.FORECAST: _forecast,
     Kind.PERIODS: _periods,
     Kind.IDLE: _idle,
+    Kind.QUIET: _quiet,
     Kind.SUMMARY: _summary,
     Kind.SLOW_JOB: diagnosis_sentences,
 }

@@ -42,6 +42,8 @@ _MONTHS = [
 MONTHS: dict[str, int] = {form: index for index, name in enumerate(_MONTHS, 1) for form in (name, name[:3])} | {
     "sept": 9
 }
+PARTS: dict[str, tuple[int, int]] = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (22, 30)}
+"""Part of a day -> its hours; a night ends on the next day."""
 CLOCK_MINUTES = 5
 """A clock time means so many minutes from it."""
 LAST = frozenset({"last", "past", "previous", "trailing", "rolling"})

@@ -9,7 +9,13 @@ from datetime import UTC, datetime
 
 from secondsight.ask.calendar import HOUR_MS, Calendar, Stretch
 from secondsight.ask.onetime import OneTimeReader, day_and_clock
-from secondsight.ask.timetokens import UNITS, WEEKDAYS, Read
+from secondsight.ask.timetokens import PARTS, UNITS, WEEKDAYS, Read
+
+LIFE_DAYS = 400
+"""So far back a question looks that asks for the whole life of something."""
+_STARTS = frozenset({"start", "started", "starts", "began", "begun", "beginning", "launch", "launched", "submitted"})
+_THEM = frozenset({"it", "its", "they", "their", "job", "jobs", "run", "training", "gpu", "host", "node", "cluster"})
+_OF_THEM = _THEM | {"the", "this", "that", "these", "those", "was", "were", "has", "have", "had", "been", "first"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,14 @@ class TimeReader(OneTimeReader):
         return tuple(_joined(found, self._calendar))
 
     def _range(self, at: int) -> Read | None:
-        for reader in (self._since, self._days_of_month, self._from_to, self._whole_weeks, self._one):
+        for reader in (
+            self._since,
+            self._night_between,
+            self._days_of_month,
+            self._from_to,
+            self._whole_weeks,
+            self._one,
+        ):
             found = reader(at)
             if found is not None:
                 return found
@@ -48,11 +61,22 @@ class TimeReader(OneTimeReader):
         """`since Monday`, `starting in September`, `from 2 Nov on`."""
         if self._word(at) not in ("since", "starting", "beginning"):
             return None
+        whole_life = self._whole_life(at)
+        if whole_life is not None:
+            return whole_life
         found = self._start_of(at + 1) or self._inner(at + 1)
         if found is None or found[1].stretch.future:
             return None
         skipped, one = found
         return Read(1 + skipped + one.count, Stretch(one.stretch.from_ms, self._calendar.now_ms))
+
+    def _whole_life(self, at: int) -> Read | None:
+        """`since it started`, `since its start`, `since the job began`: as far back as anything is looked for."""
+        for end in range(at + 2, at + 7):
+            word, between = self._word(end), set(self._words[at + 1 : end])
+            if word in _STARTS and between <= _OF_THEM and between & _THEM:
+                return Read(end + 1 - at, self._calendar.rolling("day", LIFE_DAYS))
+        return None
 
     def _start_of(self, at: int) -> tuple[int, Read] | None:
         """`the beginning of the month`: of this one."""
@@ -61,6 +85,23 @@ class TimeReader(OneTimeReader):
         if not unit or words[0] not in ("beginning", "start") or words[1] != "of":
             return None
         return self._words.index(words[2], at) - at, Read(1, self._calendar.unit(unit, 0))
+
+    def _night_between(self, at: int) -> Read | None:
+        """`the night from 18 to 19 November`: from the evening of the one to the morning of the other."""
+        if self._word(at) != "night":
+            return None
+        skipped = 1 if self._word(at + 1) in ("of", "on") else 0
+        days = self._days_of_month(at + 1 + skipped) or self._from_to(at + 1 + skipped)
+        if days is None or days.stretch.point or days.stretch.recurring:
+            return None
+        zone = self._calendar.zone
+        first, end = (
+            datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone).date()
+            for ms in (days.stretch.from_ms, days.stretch.to_ms - 1)
+        )
+        if (end - first).days != 1:
+            return None
+        return Read(1 + skipped + days.count, self._hours(first, *PARTS["night"]))
 
     def _days_of_month(self, at: int) -> Read | None:
         """`from 2 to 9 November`, `2-9 November`: the month stands behind the last day alone."""

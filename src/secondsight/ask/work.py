@@ -1,5 +1,6 @@
 """Hold one reading on its way to a question: the ranges, filters and groups that it names, with what is usual."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from secondsight.ask.defaults import assumed_range
@@ -26,6 +27,19 @@ from secondsight.ask.vocabulary import Vocabulary
 RANKING_ROWS = 10
 
 
+ERROR_WORDS = frozenset({"error", "xid", "ecc", "event", "fault", "failure", "incident"})
+_LEAVING_OUT = frozenset({"without", "except", "excluding", "not", "apart", "besides"})
+_LEFT_OUT_WITHIN = 3
+
+
+def leaves_out_errors(words: Sequence[str]) -> bool:
+    """Tell whether errors are asked for, and a kind of them is left out: `errors but not Xid`, `errors except 31`."""
+    known = [at for at, word in enumerate(words) if word.rstrip("s") in ERROR_WORDS]
+    return any(
+        words[at] in _LEAVING_OUT for later in known[1:] for at in range(max(later - _LEFT_OUT_WITHIN, known[0]), later)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """One reading on its way to a question."""
@@ -49,8 +63,12 @@ class Work:
         return (*named, *without)
 
     def event_filters(self) -> tuple[Filter, ...]:
-        """Return those for events as well."""
-        return (*self.filters(), *(Filter(column, values) for column, values in self.reading.events.items()))
+        """Return those for events as well; `errors without Xid 31` leaves that code out."""
+        events = self.reading.events
+        if leaves_out_errors(self.reading.words) and events:
+            finest = "code" if "code" in events else next(iter(events))
+            return (*self.filters(), Filter(finest, events[finest], negated=True))
+        return (*self.filters(), *(Filter(column, values) for column, values in events.items()))
 
     def groups(self) -> tuple[str, ...]:
         """Return the columns by which rows are cut: named after `by`, looked for, or of several names compared."""
