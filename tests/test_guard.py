@@ -62,7 +62,7 @@ def test_a_hostile_statement_is_refused_in_fixed_words(case: dict[str, Any]) -> 
     refusal = refused.value
     assert refusal.code == case.get("code", refusal.code)
     require_fixed(refusal)
-    said = f"{refusal.message} {refusal.hint} {refusal}"
+    said = f"{refusal.message} {refusal.hint} {refusal}".replace(repr(refusal.name), "")
     for word in re.findall(r"'([^']{4,})'|\b(raw_\w+|tenant_\w+|xh\d)\b", case["sql"]):
         assert not any(part and part in said for part in word)
 

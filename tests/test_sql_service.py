@@ -83,7 +83,7 @@ def test_nothing_of_anybody_else_comes_out(made: Rig, sql: str) -> None:
     try:
         told = str(made.service().ask(sql, MINE).rows.to_pylist())
     except Rejected as error:
-        told = f"{error.message} {error.hint}"
+        told = f"{error.message} {error.hint}".replace(repr(getattr(error, "name", "")), "")
     assert not any(word in told for word in (FOREIGN, "t2", "c3", "h3", "secret", "gpu_1s"))
 
 
@@ -134,6 +134,17 @@ def test_denied_metrics_are_unknown_names(made: Rig) -> None:
     with pytest.raises(Refused) as unknown:
         made.service().ask(f"SELECT max(gpu_no_such) AS w FROM {RAW} WHERE {DURING}", scope)
     assert (caught.value.code, caught.value.message) == (unknown.value.code, unknown.value.message)
+    assert "nothing here is called 'gpu_power_watts'" in caught.value.hint
+    assert "gpu_power_watts" not in caught.value.hint.replace("'gpu_power_watts'", "")
+    with pytest.raises(Refused) as misspelt:
+        made.service().ask(f"SELECT max(gpu_power_wats) AS w FROM {RAW} WHERE {DURING}", scope)
+    assert "gpu_power_watts" not in misspelt.value.hint
+    with pytest.raises(Refused) as near:
+        made.service().ask(f"SELECT max(gpu_power_wats) AS w FROM {RAW} WHERE {DURING}", MINE)
+    assert "near: gpu_power_watts" in near.value.hint
+    with pytest.raises(Refused) as view:
+        made.service().ask(f"SELECT count() AS n FROM {RAW[:-3]}", MINE)
+    assert f"near: {RAW}" in view.value.hint
 
 
 def test_more_rows_than_fit_are_said(made: Rig) -> None:

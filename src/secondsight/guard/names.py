@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from secondsight.guard.aliases import check_aliases, check_new_name
 from secondsight.guard.limits import Limits
-from secondsight.guard.refusal import Refused, Rule
+from secondsight.guard.refusal import Refused, Rule, unknown
 from secondsight.guard.registry import Registry, View
 from secondsight.guard.scopes import (
     Binding,
@@ -149,7 +149,7 @@ class _Resolver:
             return Source(alias or name, join, query=named.query)
         view = self._registry.view(name)
         if view is None or not isinstance(node, exp.Table):
-            raise Refused("unknown_name", Rule.NAMES)
+            raise unknown(name, (each.name for each in self._registry.views))
         return Source(alias or name, join, reference=self._reference(view, alias or name, node))
 
     def _reference(self, view: View, name: str, node: exp.Table) -> Reference:
@@ -184,10 +184,11 @@ class _Resolver:
         wanted = node.table if isinstance(node, exp.Column) else ""
         sources = [source for source in block.sources if not wanted or source.name == wanted]
         if not sources:
-            raise Refused("unknown_name", Rule.NAMES)
+            raise unknown(wanted, (source.name for source in block.sources))
         left_out = {name.name for name in star.args.get("except_") or ()}
-        if not all(any(source.has(name) for source in sources) for name in left_out):
-            raise Refused("unknown_name", Rule.NAMES)
+        for name in sorted(left_out):
+            if not any(source.has(name) for source in sources):
+                raise unknown(name, _names_of(sources))
         items = []
         for source in sources:
             if source.query is not None and not all(item.name for item in source.query.items):
@@ -259,7 +260,7 @@ class _Resolver:
             if name in around.aliases or any(source.has(name) for source in around.sources):
                 raise Refused("correlated", Rule.NAMES)
             around = around.parent
-        raise Refused("unknown_name", Rule.NAMES)
+        raise unknown(name, _names_of(block.sources))
 
     def _qualified(self, node: exp.Column, block: Block) -> Binding:
         for source in block.sources:
@@ -271,7 +272,8 @@ class _Resolver:
             if any(source.name == node.table and source.has(node.name) for source in around.sources):
                 raise Refused("correlated", Rule.NAMES)
             around = around.parent
-        raise Refused("unknown_name", Rule.NAMES)
+        mine = [source for source in block.sources if source.name == node.table]
+        raise unknown(node.name, _names_of(mine)) if mine else unknown(node.table, (one.name for one in block.sources))
 
     def _tuple_of(self, node: exp.Column, block: Block) -> Binding:
         """Bind `fit.1`: an element of a tuple that has a name."""
@@ -288,9 +290,13 @@ class _Resolver:
         for name in _joined_by(block.sources[position]):
             left = next((source for source in block.sources[:position] if source.has(name)), None)
             if left is None or not block.sources[position].has(name):
-                raise Refused("unknown_name", Rule.NAMES)
+                raise unknown(name, _names_of(block.sources[: position + 1]))
             _use(left, name)
             _use(block.sources[position], name)
+
+
+def _names_of(sources: Iterable[Source]) -> set[str]:
+    return {name for source in sources for name in source.names()}
 
 
 def _visible_cte(block: Block, name: str) -> Named | None:

@@ -1,12 +1,15 @@
 """Say why a statement was refused: a closed list of codes with fixed messages.
 
 No message repeats a text of the statement, a name the author may not know of, or a word of the engine. A thing that
-does not exist and a thing that is not the caller's have the same message.
+does not exist and a thing that is not the caller's have the same message; the hint then has the name as its author
+wrote it, whichever of both it is, and names near it that the author may use.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from secondsight.errors import Rejected
+from secondsight.query.hints import near
 
 
 class Rule(StrEnum):
@@ -110,9 +113,20 @@ class Refused(Rejected):
 
     Attributes:
         rule: The step of the guard that refused.
+        name: What the author wrote that is of nothing, or "".
     """
 
-    def __init__(self, code: str, rule: Rule, hint: str = "") -> None:
+    def __init__(self, code: str, rule: Rule, hint: str = "", name: str = "") -> None:
         message, fixed = MESSAGES[code]
         super().__init__(code, message, hint or fixed)
         self.rule = rule
+        self.name = name
+
+
+def unknown(name: str, known: Iterable[str]) -> Refused:
+    """Return the refusal of a name that stands for nothing, beside those that its author may use there."""
+    meant = near(name, known)
+    told = f"; near: {', '.join(meant)}" if meant else ""
+    return Refused(
+        "unknown_name", Rule.NAMES, f"nothing here is called {name!r}{told}; {MESSAGES['unknown_name'][1]}", name
+    )
