@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any
 
 from secondsight.query.coverage import Coverage, Key, Lack
+from secondsight.query.gapreader import BESIDE_MAXIMUM, WINDOW_MS
 from secondsight.query.grouped import Grouped
 from secondsight.query.plan import SeriesPlan
 from secondsight.query.roster import (
@@ -106,11 +107,17 @@ def worth_of(found: Sequence[Grouped], rosters: Rosters, roster: Roster, asked: 
     shares = [_share(one, rosters.universe(roster, one.entities), whole, asked) for one in by_metric.values()]
     coverage = reduce(Coverage.plus, [share.coverage({}) for share in shares])
     if coverage.expected != coverage.stored:
-        lacks = asked.lacks()
+        lacks = asked.lacks() if _may_look(plan, whole) else None
         coverage = reduce(Coverage.plus, [share.coverage(lacks) for share in shares])
     new = {name for share in shares for name in share.new()}
     first_ms = int(whole.from_ms[whole.there].min()) if whole.there.any() else None
     return Worth(coverage, len(new), first_ms)
+
+
+def _may_look(plan: SeriesPlan, whole: Stretches) -> bool:
+    """Tell whether gaps may be looked for, before a list of all entities is made that tells the same."""
+    windows = int(whole.there.sum()) * (plan.span.to_ms - plan.span.from_ms) // WINDOW_MS
+    return windows <= BESIDE_MAXIMUM
 
 
 @dataclass(frozen=True, slots=True)
