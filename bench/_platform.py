@@ -72,7 +72,18 @@ def started(
     """
     data = folder or Path(tempfile.mkdtemp(prefix="secondsight-bench-"))
     (data / "ready").unlink(missing_ok=True)
-    words = ["up", "--data", str(data), "--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent", *arguments]
+    words = [
+        "up",
+        "--data",
+        str(data),
+        "--listen",
+        "127.0.0.1:0",
+        "--simulate",
+        "0",
+        "--no-local-agent",
+        "--no-canary",
+        *arguments,
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "secondsight", *words],
         stdout=subprocess.DEVNULL,

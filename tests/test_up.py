@@ -44,7 +44,7 @@ def test_tokens_are_private_and_survive_a_restart_but_not_a_lost_metadata_store(
     clock = ManualClock()
     make_tokens(tmp_path, ["cedar"], clock)
     first = {path.name: path.read_text() for path in (tmp_path / "tokens").iterdir()}
-    assert set(first) == {"admin", "collector", "simulate-cedar"}
+    assert set(first) == {"admin", "collector", "canary", "simulate-cedar"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "tokens").iterdir()} == {0o600}
     make_tokens(tmp_path, ["cedar"], clock)
     assert {path.name: path.read_text() for path in (tmp_path / "tokens").iterdir()} == first

@@ -23,7 +23,11 @@ from secondsight.wire.frame import Stamp, encode
 from secondsight.wire.schema import make_schema
 
 READY_SECONDS = 90
+CANARY = "--canary"
+"""Asks for the canary, which others are better without."""
 METRICS = ("gpu_power_watts", "gpu_temperature_celsius", "gpu_energy_joules_total", "gpu_clock_event_reasons")
+
+WITHOUT = {True: (), False: ("--no-canary",)}
 
 
 class Platform:
@@ -32,7 +36,7 @@ class Platform:
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
         self.command = [sys.executable, "-m", "secondsight"]
-        self._arguments = arguments
+        self._arguments = (*(each for each in arguments if each != CANARY), *WITHOUT[CANARY in arguments])
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -27,6 +27,7 @@ from secondsight.agent.smi.config import SmiSettings
 from secondsight.agent.training.config import LogFiles, LogsConfig, TrainingConfig
 from secondsight.api.config import ApiConfig
 from secondsight.ask.models import ModelConfig
+from secondsight.canary.config import CanaryConfig
 from secondsight.cli import parser
 from secondsight.gateway.config import GatewayConfig
 from secondsight.guard.budget import Budget
@@ -72,6 +73,7 @@ TABLES: tuple[tuple[str, type[Any], str], ...] = (
     ("[lake]", LakeConfig, "What copies the tables into a lake of open files."),
     ("[lake.catalog]", CatalogConfig, "Where the lake is; files in the data folder unless it says otherwise."),
     ("[retention]", RetentionConfig, "What drops old rows of the hot store, once the lake has them."),
+    ("[canary]", CanaryConfig, "What sends known series and reads them back from every tier."),
     ("[api]", ApiConfig, "What serves pages and the read API."),
     ("[api.sql]", Budget, "What questions in SQL may cost."),
     ("[api.oidc]", OidcConfig, "Sign-in of people by an OpenID Connect issuer; off without this table."),

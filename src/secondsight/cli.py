@@ -100,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
         ("rollup", "make rollups of 5 min, 1 h and 1 d beside a processor", _rollup),
         ("lake", "keep what is stored in a lake of open files as well", _lake),
         ("api", "serve pages and the read API", _api),
+        ("canary", "send series that are known in advance and read them back from every tier", _canary),
     ):
         _add_part(commands, name, text, run)
     _add_agent(commands)
@@ -205,6 +206,15 @@ def _lake(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _canary(arguments: argparse.Namespace) -> int:
+    from secondsight.canary.config import CanaryConfig
+    from secondsight.canary.serve import serve_canary
+
+    settings = read_settings(arguments.config, os.environ, "canary")
+    serve_canary(build(CanaryConfig, settings, "canary"), SystemClock(), _stop_event())
+    return 0
+
+
 def _api(arguments: argparse.Namespace) -> int:
     from secondsight.api.config import ApiConfig
     from secondsight.api.run import serve_api
@@ -221,9 +231,11 @@ def _agent(arguments: argparse.Namespace) -> int:
 
     from secondsight.agent.config import AgentConfig
     from secondsight.agent.run import run_agent
+    from secondsight.catalog.living import CatalogFiles, following
 
-    settings = read_settings(arguments.config, os.environ, "agent")
-    run_agent(build(AgentConfig, settings, "agent"), SystemClock(), _stop_event())
+    config, clock = build(AgentConfig, read_settings(arguments.config, os.environ, "agent"), "agent"), SystemClock()
+    files = CatalogFiles(config.catalog_files)
+    following(files, clock, _stop_event(), lambda _catalog, until: run_agent(config, clock, until))
     return 0
 
 

@@ -8,7 +8,7 @@ What stands in the folder: `tokens/` (one secret a file, mode 0600), `run/` (set
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -26,6 +26,8 @@ from secondsight.supervise import Part, Supervisor, answers, listening_socket, l
 TENANT = "default"
 REGION = "local"
 LOCAL_CLUSTER = "local"
+CANARY = "canary"
+"""Name of the part, of its token, and of the tenant and cluster of its series, which nobody is granted."""
 SIMULATED_CLUSTERS = (("cedar", "H100", 0.5), ("iris", "H200", 0.3), ("lotus", "A100", 0.2))
 
 
@@ -43,6 +45,8 @@ class UpOptions:
         clickhouse: Server that keeps the tables; files in `data` if absent.
         processors: How many processes share the log; more than one want brokers and a server.
         lake: Keep what is stored in a lake of open files in `data` as well.
+        canary: Send series that are known in advance, and read them back from every tier.
+        catalogue: Further catalogue files of the operator, for every part.
     """
 
     data: Path
@@ -57,6 +61,8 @@ class UpOptions:
     clickhouse: ClickHouseConfig | None = None
     processors: int = 1
     lake: bool = True
+    canary: bool = True
+    catalogue: tuple[Path, ...] = ()
 
 
 def run_up(options: UpOptions, clock: Clock, say: Callable[[str], None], supervisor: Supervisor) -> bool:
@@ -149,6 +155,7 @@ def make_tokens(data: Path, clusters: list[str], clock: Clock) -> None:
     try:
         _make_token(data, metadata, clock, "admin", TokenSpec(Role.ADMIN, TENANT, "admin"))
         _make_token(data, metadata, clock, "collector", _collector("collector", LOCAL_CLUSTER))
+        _make_token(data, metadata, clock, CANARY, replace(_collector(CANARY, CANARY), tenant_id=CANARY))
         for cluster in clusters:
             _make_token(data, metadata, clock, f"simulate-{cluster}", _collector(f"simulate-{cluster}", cluster))
     finally:
@@ -189,6 +196,8 @@ def _parts(options: UpOptions, public: socket.socket, inner: socket.socket) -> l
     if options.lake:
         parts.append(Part("lake", ("lake", *settings), lambda: True))
         parts.append(Part("retention", ("retention", "run", *settings), lambda: True))
+    if options.canary:
+        parts.append(Part(CANARY, (CANARY, *settings), lambda: True))
     if options.local_agent:
         parts.append(Part("agent", ("agent", *settings), lambda: True))
     if options.simulate is not None:
@@ -240,13 +249,26 @@ def _settings(options: UpOptions, public: socket.socket, inner: socket.socket) -
             "token_file": data / "tokens" / "collector",
             "spool_dir": data / "spool" / "agent",
         },
+        CANARY: {
+            "data": data,
+            "gateway": gateway_url,
+            "token_file": data / "tokens" / CANARY,
+            "events_token_file": data / "tokens" / "collector",
+            "lake": options.lake,
+        },
     }
     tables |= _processor_tables(options, "processor")
     if options.kafka:
         tables["gateway.kafka"] = {"brokers": options.kafka, "replication": 1}
     if options.clickhouse is not None:
         server = _clickhouse_table(options.clickhouse)
-        tables |= {f"{part}.clickhouse": server for part in ("api", "rollup", "lake", "retention")}
+        tables |= {f"{part}.clickhouse": server for part in ("api", "rollup", "lake", "retention", CANARY)}
+    if options.catalogue:
+        files = [str(path.absolute()) for path in options.catalogue]
+        tables["api.cold"] = {}
+        for name in ("gateway", "processor", "rollup", "lake", "retention", "api", "api.cold", CANARY):
+            tables[name] = tables[name] | {"catalogue": files}
+        tables["agent"] = tables["agent"] | {"catalog_files": files}
     text = "".join(_table(name, values) for name, values in tables.items())
     return text + _simulate_settings(options, gateway_url)
 
@@ -281,7 +303,7 @@ def _toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, int):
-        return str(value)
+        return str(value).lower()
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

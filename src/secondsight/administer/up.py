@@ -35,6 +35,10 @@ def add_up(commands: Commands, add: AddCommand) -> None:
     )
     up.add_argument("--no-local-agent", action="store_true", help="do not collect from this machine")
     up.add_argument("--no-lake", action="store_true", help="do not keep what is stored in a lake of open files too")
+    up.add_argument("--no-canary", action="store_true", help="do not send known series and read them back")
+    up.add_argument(
+        "--catalogue", action="append", type=Path, default=[], metavar="FILE", help="further metrics, for every part"
+    )
     up.add_argument("--kafka", default="", metavar="BROKERS", help="keep the log in Kafka: HOST:PORT,HOST:PORT")
     up.add_argument("--clickhouse", default="", metavar="URL", help="keep the tables in a server: https://HOST:8443")
     up.add_argument("--clickhouse-user", default="default", metavar="NAME", help="who asks the server (default)")
@@ -65,6 +69,8 @@ def _up(arguments: argparse.Namespace) -> int:
         clickhouse=_clickhouse(arguments),
         processors=arguments.processors,
         lake=not arguments.no_lake,
+        canary=not arguments.no_canary,
+        catalogue=tuple(arguments.catalogue),
     )
     clock = SystemClock()
     supervisor = Supervisor(options.data, clock, _say, dict(os.environ))

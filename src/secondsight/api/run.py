@@ -9,10 +9,12 @@ from secondsight.api.app import make_app
 from secondsight.api.config import ApiConfig
 from secondsight.api.forward import App
 from secondsight.api.services import Services, make_services
+from secondsight.catalog.index import Catalog
+from secondsight.catalog.living import CatalogFiles, Follower, living
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.gateway.connection import Connection
-from secondsight.gateway.run import Server, open_listening
+from secondsight.gateway.run import ADOPT_SECONDS, Server, open_listening
 from secondsight.gateway.tls import Certificate
 from secondsight.store.reach import reach_store
 
@@ -26,17 +28,22 @@ def serve_api(config: ApiConfig, clock: Clock) -> None:
         OSError: The address is taken.
     """
     listening = open_listening(config.listen)
-    app = make_app(open_services(config, clock))
-    ApiServer(app, config, app.leave).run(sockets=[listening])
+    files = CatalogFiles(config.catalogue, config.data)
+    catalog = living(files.catalog)
+    services = open_services(config, clock, catalog)
+    app = make_app(services)
+    server = ApiServer(app, config, app.leave)
+    server.follow = Follower(files, catalog, clock, services.renew, ADOPT_SECONDS).step
+    server.run(sockets=[listening])
 
 
-def open_services(config: ApiConfig, clock: Clock) -> Services:
+def open_services(config: ApiConfig, clock: Clock, catalog: Catalog | None = None) -> Services:
     """Open the metadata store; the store's server may start later.
 
     Raises:
         Retryable, Permanent: The metadata store cannot be opened.
     """
-    catalog = load_catalog(config.catalogue)
+    catalog = catalog or load_catalog(config.catalogue)
     store = reach_store(config.store_address, config.clickhouse, clock, readers=config.readers, read_only=True)
     return make_services(config, store, open_metadata(config.metadata_address), catalog, clock)
 

@@ -78,6 +78,13 @@ class Services:
     live: LiveWindow | None
     issuer: Issuer | None
     feeds: Feeds
+    cold: ColdPool
+
+    def renew(self) -> None:
+        """Go by what the catalogue has now, which was renewed in place."""
+        self.sql.renew(self.catalog)
+        self.ask.renew(self.catalog)
+        self.cold.renew()
 
 
 def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Catalog, clock: Clock) -> Services:
@@ -106,6 +113,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         clock,
     )
     return Services(
+        cold=pool,
         config=config,
         store=store,
         metadata=metadata,

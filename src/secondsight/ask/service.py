@@ -71,6 +71,11 @@ class AskService:
         self._model = model
         self._assistants: dict[frozenset[str], Assistant] = {}
 
+    def renew(self, catalog: Catalog) -> None:
+        """Know the metrics of a later catalogue from now on."""
+        self._vocabulary, self._registry = load_vocabulary(catalog), registry_of(catalog)
+        self._assistants = {}
+
     def ask(self, asked: Asked, scope: Scope) -> Told:
         """Return the answer to a question, with what it was read as.
 

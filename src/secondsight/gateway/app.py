@@ -97,6 +97,7 @@ class Gateway:
         self._config = config
         self._stores = stores
         self._clock = clock
+        self._catalog = catalog
         self.selfmetrics = SelfMetrics()
         self._durations = Durations()
         self._authenticator = Authenticator(stores.metadata, clock)
@@ -130,7 +131,7 @@ class Gateway:
         """Return the routes of what is no frame, and of what is sent again: path -> name, handler of its POST."""
         config, stores, clock = self._config, self._stores, self._clock
         settings, series = _foreign_settings(config, bounds), config.foreign_series_in_all
-        points = ForeignIntake(self._intake, catalog, settings, self.door, clock, series)
+        points = self._points = ForeignIntake(self._intake, catalog, settings, self.door, clock, series)
         events = EventIntake(self._intake, self._event_ids.submit, catalog, bounds, clock)
         foreign = ForeignRoutes(points, self._front)
         event_routes = EventRoutes(events, self._front)
@@ -155,6 +156,12 @@ class Gateway:
     def note_connections(self, counts: Mapping[str, int]) -> None:
         """Take how many connections each tenant has."""
         self.connections = counts
+
+    def renew(self) -> None:
+        """Go by what the catalogue has now, which was renewed in place."""
+        self._policies.renew(self._catalog)
+        self._intake.renew()
+        self._points.renew()
 
     async def close(self) -> None:
         """Finish what was taken in and close the stores; may be called twice."""

@@ -78,6 +78,10 @@ class Intake:
         self._known = KnownDefinitions()
         self._repeats = Repeats()
 
+    def renew(self) -> None:
+        """Judge definitions anew: the catalogue has more metrics now."""
+        self._known = KnownDefinitions()
+
     async def take(self, identity: Identity, entry: Entry, body: bytes) -> Verdict:
         """Store what is admissible of a body and return what became of each frame; durable when it returns.
 

@@ -101,6 +101,11 @@ class Policies:
         self._read_at: float | None = None
         self._told: OrderedDict[Home, Told] = OrderedDict()
 
+    def renew(self, catalog: Catalog) -> None:
+        """Go by a later catalogue: agents are told of its metrics with the next answer."""
+        self._names = {kind: tuple(metric.name for metric in catalog.of_kind(kind)) for kind in EntityKind}
+        self._told.clear()
+
     @property
     def is_stale(self) -> bool:
         """Tell whether the tables should be read again."""

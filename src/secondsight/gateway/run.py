@@ -14,7 +14,7 @@ from pathlib import Path
 import uvicorn
 
 from secondsight.access.metadata import open_metadata
-from secondsight.catalog.load import load_catalog
+from secondsight.catalog.living import CatalogFiles, Follower, living
 from secondsight.clock import Clock
 from secondsight.contracts import LogWriter
 from secondsight.errors import Rejected, Retryable
@@ -34,6 +34,9 @@ COLLECT_ALLOCATIONS = 20_000
 OWN_FILES = 256
 """Open files besides connections."""
 
+ADOPT_SECONDS = 15.0
+"""What catalogue files add is taken from senders so much later: processors have columns for it by then."""
+
 CERTIFICATE_TICKS = 50
 """Ticks of uvicorn, ten a second, between two looks at the certificate."""
 
@@ -51,9 +54,13 @@ def serve_gateway(config: GatewayConfig, clock: Clock) -> None:
     """
     listening = open_listening(config.listen)
     stores = open_stores(config, clock)
-    gateway = Gateway(config, stores, load_catalog(config.catalogue), clock)
+    files = CatalogFiles(config.catalogue, config.data)
+    catalog = living(files.catalog)
+    gateway = Gateway(config, stores, catalog, clock)
     _calm_collector()
-    make_server(gateway, config).run(sockets=[listening])
+    server = make_server(gateway, config)
+    server.follow = Follower(files, catalog, clock, gateway.renew, ADOPT_SECONDS).step
+    server.run(sockets=[listening])
 
 
 def open_stores(config: GatewayConfig, clock: Clock) -> Stores:
@@ -178,8 +185,14 @@ def _measure_disk(root: Path) -> tuple[int, int]:
         raise Retryable(f"the disk of {root} cannot be measured: {error}") from error
 
 
+def _nothing() -> None:
+    """Follow no catalogue."""
+
+
 class Server(uvicorn.Server):
     """A server that ends by itself after SIGTERM, instead of sending the signal on.
+
+    `follow` is called every second.
 
     It renews its certificate, closes connections that are slow to say what they want, and those that are too many.
 
@@ -196,6 +209,7 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._observe = observe
+        self.follow: Callable[[], object] = _nothing
         self._head_timeout_seconds = head_timeout_seconds
         self._certificate = certificate
 
@@ -203,6 +217,7 @@ class Server(uvicorn.Server):
         """Look at connections and at the certificate's files every few seconds; return whether to stop."""
         if counter % CONNECTION_TICKS == 0:
             self._look_at_connections()
+            self.follow()
         if self._certificate is not None and self.config.ssl is not None and counter % CERTIFICATE_TICKS == 0:
             self._certificate.refresh(self.config.ssl)
         return await super().on_tick(counter)

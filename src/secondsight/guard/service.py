@@ -121,6 +121,11 @@ class SqlService:
         self._registry = registry_of(catalog)
         self._plans = Plans(self._registry, LIMITS)
 
+    def renew(self, catalog: Catalog) -> None:
+        """Offer the columns of a later catalogue from now on."""
+        registry = registry_of(catalog)
+        self._plans, self._registry = Plans(registry, LIMITS), registry
+
     def ask(self, text: str, scope: Scope, origin: Origin = BY_HAND) -> SqlAnswer:
         """Return the rows of a statement that the caller may see.
 

@@ -55,6 +55,17 @@ class ColdPool:
         with self._worker():
             pass
 
+    def renew(self) -> None:
+        """Have processes that are free end: those that take their place know the catalogue's files of now."""
+        for _ in range(self._config.processes):
+            try:
+                worker = self._free.get_nowait()
+            except queue.Empty:
+                return
+            if worker is not None:
+                worker.kill()
+            self._free.put(None)
+
     def close(self) -> None:
         """End all processes; may be called twice. Waits for questions that run."""
         if self._closed:

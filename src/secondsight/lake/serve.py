@@ -3,7 +3,10 @@
 import logging
 import os
 import threading
+from functools import partial
 
+from secondsight.catalog.index import Catalog
+from secondsight.catalog.living import CatalogFiles, following
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
@@ -36,13 +39,15 @@ def serve_lake(config: LakeConfig, clock: Clock, stop: threading.Event) -> None:
     lake = _opened(config, stop)
     if lake is None:
         return
+    files = CatalogFiles(config.catalogue, config.data)
     store = reach_store(config.store_address, config.clickhouse, clock)
     metrics = SelfMetrics()
     server = None
     if config.metrics_listen:
         server = MetricsServer(config.metrics_listen, config.data / "run" / f"lake{SUFFIX}", metrics.render)
     try:
-        stage_of(config, store, lake, clock, metrics).run(stop)
+        made = partial(stage_of, config, store, lake, clock, metrics)
+        following(files, clock, stop, lambda catalog, until: made(catalog).run(until))
     finally:
         if server is not None:
             server.close()
@@ -50,8 +55,10 @@ def serve_lake(config: LakeConfig, clock: Clock, stop: threading.Event) -> None:
         lake.close()
 
 
-def stage_of(config: LakeConfig, store: Store, lake: Lake, clock: Clock, metrics: SelfMetrics) -> Stage:
-    """Return the stage that settings describe.
+def stage_of(
+    config: LakeConfig, store: Store, lake: Lake, clock: Clock, metrics: SelfMetrics, catalog: Catalog | None = None
+) -> Stage:
+    """Return the stage that settings describe, by default with the catalogue that its files make now.
 
     Raises:
         Rejected: `bad_catalog`.
@@ -70,7 +77,7 @@ def stage_of(config: LakeConfig, store: Store, lake: Lake, clock: Clock, metrics
         over_ms=round(config.compact_hours * HOUR_MS),
     )
     sweeper = Sweeper(means, round(config.snapshot_hours * HOUR_MS), round(config.orphan_hours * HOUR_MS))
-    specs = {spec.name: spec for spec in tables(load_catalog(config.catalogue))}
+    specs = {spec.name: spec for spec in tables(catalog or load_catalog(config.catalogue))}
     return Stage(means, specs, frozenset(config.tables), tidying, sweeper)
 
 

@@ -3,9 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
-from secondsight.catalog.load import load_catalog
+from secondsight.catalog.index import Catalog
+from secondsight.catalog.living import CatalogFiles, following
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.errors import Retryable
@@ -14,13 +16,13 @@ from secondsight.log.retention import enforce_retention
 from secondsight.log.topics import INGEST_TOPIC
 from secondsight.process.balance import Checker
 from secondsight.process.config import ServeConfig
+from secondsight.process.extend import extend
 from secondsight.process.holes import Ask, HoleWatch
 from secondsight.process.lag import shown
 from secondsight.process.memory import memory_bytes
 from secondsight.process.opening import Log, measure_of, open_log, open_store, until_there
 from secondsight.process.run import Processor, ProcessorConfig
 from secondsight.store.schema import tables
-from secondsight.store.spec import TableSpec
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,8 @@ AskerOf = Callable[[Store, Clock], Ask]
 def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event, asker: AskerOf) -> None:
     """Process until `stop` is set, then write and commit what was taken in.
 
-    Servers that are away are waited for.
+    Servers that are away are waited for. Catalogue files are followed: what is open is written and committed, columns
+    are added, and the log is read on with the later catalogue; the store stays open, and answers.
 
     Args:
         config: Settings.
@@ -43,14 +46,36 @@ def serve_processor(config: ServeConfig, clock: Clock, stop: threading.Event, as
     Raises:
         Retryable: Another process owns the folder of an embedded store.
         Permanent: A server refuses; the message names the setting.
+        Rejected: A catalogue file is wrong, or gives a metric another meaning.
     """
+    files = CatalogFiles(config.catalogue, config.data)
     with open_store(config, clock, stop) as store:
-        log = open_log(config, clock, stop) if store is not None else None
-        if store is not None and log is not None:
-            _process(config, log, store, clock, stop, asker(store, clock))
+        if store is not None:
+            means = _Means(config, store, clock, asker(store, clock))
+            following(files, clock, stop, partial(_process_with, means))
 
 
-def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: threading.Event, ask: Ask) -> None:
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What outlives a catalogue."""
+
+    config: ServeConfig
+    store: Store
+    clock: Clock
+    ask: Ask
+
+
+def _process_with(means: _Means, catalog: Catalog, stop: threading.Event) -> None:
+    """Process with one catalogue until `stop` is set."""
+    if until_there(lambda: extend(means.config, means.store, catalog), stop) is None:
+        return
+    log = open_log(means.config, means.clock, stop)
+    if log is not None:
+        _process(means, log, catalog, stop)
+
+
+def _process(means: _Means, log: Log, catalog: Catalog, stop: threading.Event) -> None:
+    config, store, clock = means.config, means.store, means.clock
     settings = ProcessorConfig(
         raw_rows=config.raw_rows,
         raw_seconds=config.raw_seconds,
@@ -58,7 +83,6 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         rollup_seconds=config.rollup_seconds,
         window_bytes=config.window_mib * MIB or memory_bytes() // 3,
     )
-    catalog = load_catalog(config.catalogue)
     processor = until_there(
         lambda: Processor(log.consumer, log.open_definitions, store, catalog, clock, settings), stop
     )
@@ -66,9 +90,9 @@ def _process(config: ServeConfig, log: Log, store: Store, clock: Clock, stop: th
         log.consumer.close()
         return
     log.attach(processor)
-    specs = _specs(config)
+    specs = {spec.name: spec for spec in tables(catalog)}
     checker = Checker(store, specs, clock, processor.metrics, processor.watched, config.letter_days)
-    holes = HoleWatch(store, specs["events"], clock, processor.metrics, ask)
+    holes = HoleWatch(store, specs["events"], clock, processor.metrics, means.ask)
     beside = {"ledger": partial(checker.run, stop), "custody": partial(holes.run, stop)}
     if config.kafka is None:
         beside["retention"] = partial(_keep_log, config, clock, stop)
@@ -104,10 +128,6 @@ def _metrics_server(config: ServeConfig, processor: Processor, clock: Clock) -> 
 
     name = config.kafka.instance if config.kafka is not None and config.kafka.instance else "processor"
     return MetricsServer(config.metrics_listen, config.data / "run" / (name + SUFFIX), render)
-
-
-def _specs(config: ServeConfig) -> dict[str, TableSpec]:
-    return {spec.name: spec for spec in tables(load_catalog(config.catalogue))}
 
 
 def _keep_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> None:

@@ -5,7 +5,7 @@ import os
 import threading
 
 from secondsight.access.metadata import open_metadata
-from secondsight.catalog.load import load_catalog
+from secondsight.catalog.living import CatalogFiles
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.lake.confirm import confirmed
@@ -43,9 +43,11 @@ def serve_retention(config: RetentionConfig, clock: Clock, stop: threading.Event
 
 def asking(config: RetentionConfig, store: Store) -> Confirms:
     """Return what asks the lake, which is opened for each question: it may be away, or not there yet."""
-    specs = {spec.name: spec for spec in tables(load_catalog(config.catalogue))}
+    files = CatalogFiles(config.catalogue, config.data)
 
     def confirms(table: str, start_ms: int, end_ms: int) -> bool:
+        files.look()
+        specs = {spec.name: spec for spec in tables(files.catalog)}
         lake = open_lake(config.catalog, config.data)
         try:
             shape = lake_tables(hot_specs(store, {table: specs[table]}).values()).get(table)

@@ -48,6 +48,18 @@ def migrate(
     return created + altered + _migrate_views(store, catalog, database, deployment)
 
 
+def is_migrated(store: Store, catalog: Scalars, database: str = DATABASE) -> bool:
+    """Tell whether a store has every table and column that a catalogue wants.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    found = existing_columns(store, database)
+    return all(
+        {column.name for column in spec.columns} <= found.get(spec.name, frozenset()) for spec in tables(catalog)
+    )
+
+
 def existing_columns(store: Store, database: str = DATABASE) -> dict[str, frozenset[str]]:
     """Return table -> names of its columns, as the store has them; views are none."""
     tables_alone = "SELECT name FROM system.tables WHERE database = {database:String} AND engine LIKE '%MergeTree'"

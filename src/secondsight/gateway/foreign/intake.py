@@ -158,6 +158,11 @@ class ForeignIntake:
             await self._intake.take_made(identity, entry, frames, self._definitions(taken.frames), others)
         return left
 
+    def renew(self) -> None:
+        """Look series up anew that the catalogue did not have."""
+        for served in self._senders.values():
+            served.sender.renew()
+
     async def _taken(self, entry: Entry, served: _Served, body: bytes, decode: Decode) -> Taken:
         async with served.lock:
             if len(body) > LARGE_BYTES:

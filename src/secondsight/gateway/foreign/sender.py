@@ -98,6 +98,10 @@ class Sender:
         """Take what a metric's description says; if it names another unit, series are numbered anew before the next."""
         self._is_outdated |= self.index.learn_help(name, text)
 
+    def renew(self) -> None:
+        """Take that the catalogue has more metrics now: series are numbered anew before the next points."""
+        self._is_outdated = True
+
     def take(self, points: Points, request_hash: int, now_ms: int) -> Taken:
         """Return the frames that the points of one request make.
 
