@@ -477,3 +477,22 @@ def test_figures_of_the_last_minutes_are_means_in_the_unit_of_the_metric(store):
 
 def _texts(statement):
     return statement.sql, statement.params, statement.settings
+
+
+NOWHERE = [
+    ({"cluster": "c7"}, "t1", "there is no cluster 'c7' that you may see; there are: 'c1', 'c2'"),
+    ({"cluster": "c9"}, "t1", "there is no cluster 'c9' that you may see; there are: 'c1', 'c2'"),
+    ({"cluster": "c1", "host": "h9"}, "t1", "there is no host 'h9' that you may see; there are: 'h1', 'h2', 'h3'"),
+    ({"gpu": "GPU-z"}, "t1", "there is no GPU 'GPU-z' that you may see; near: 'GPU-c', 'GPU-b', 'GPU-a'"),
+    ({"job": "nope"}, "t1", "there is no job 'nope' that you may see"),
+    ({"team": "green"}, "t1", "there is no team 'green' that you may see"),
+    ({"team": "green"}, "t2", None),
+]
+
+
+@pytest.mark.parametrize(("named", "tenant", "told"), NOWHERE)
+def test_a_question_about_what_is_nowhere_says_so_and_never_what_others_have(store, named, tenant, told):
+    runner = QueryRunner(store, ManualClock(NOW))
+    answer = runner.run(parse_query(asked(GAUGE, T0, T0 + 60_000, **named), CATALOG, NOW), scope_of(tenant))
+    hints = [text for text in answer.warnings if "there is no" in text]
+    assert hints == ([told] if told else [])

@@ -82,6 +82,13 @@ def test_query_prints_a_table_json_or_csv(arguments):
     assert out.getvalue().startswith("ts,metric,")
 
 
+@pytest.mark.parametrize("command", [query_command, lambda *told: top_command(*told, ManualClock(NOW))])
+def test_an_empty_answer_about_what_is_nowhere_says_so(arguments, command):
+    out = io.StringIO()
+    assert command(Namespace(**{**vars(arguments), "cluster": "c11"}), out) == 0
+    assert "there is no cluster 'c11' that you may see; near: 'c1'" in " ".join(out.getvalue().split())
+
+
 @pytest.mark.parametrize("once", [True, False])
 def test_top_prints_once_where_it_is_told_so_or_no_terminal_is(arguments, once):
     out = io.StringIO()

@@ -13,6 +13,7 @@ from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.events import EVENTS, HISTORY, INFOS, Asked, EventReader, Page
+from secondsight.query.hints import unknown_names
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
@@ -155,7 +156,10 @@ def _read(services: Services, scope: Scope, asked: Asked) -> tuple[Page, dict[st
         "complete_through": None if progress.complete_through_ms is None else format_time(progress.complete_through_ms),
         "data_freshness_ms": None if progress.newest_ms is None else max(0, now_ms - progress.newest_ms),
         "partial": False,
-        "warnings": ["events of the newest seconds may still be on their way"] if late else [],
+        "warnings": [
+            *(["events of the newest seconds may still be on their way"] if late else []),
+            *(() if page.total else unknown_names(asked.filters, services.inventory, scope)),
+        ],
     }
 
 

@@ -25,7 +25,8 @@ from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import time_bounds
 
 KEPT_SECONDS = 2.0
-FIGURES_SECONDS = 10.0
+SIGNS_SECONDS = 15.0
+"""What figures of five minutes say is good for so long."""
 BACK_MS = 31 * 86_400_000
 LATELY_MS = 300_000
 SHARE = 0.1
@@ -82,11 +83,11 @@ class HealthReader:
         rows: list[Row] = self._inventory.remember(
             ("health", scope), KEPT_SECONDS, lambda: self._inventory.read(compile_health(scope, now_ms)).to_pylist()
         )
-        figures: dict[Key, Figures] = self._inventory.remember(
-            ("figures", scope), FIGURES_SECONDS, lambda: self._figures(scope, now_ms)
+        signs: dict[Key, list[Sign]] = self._inventory.remember(
+            ("signs", scope), SIGNS_SECONDS, lambda: signs_of(fleet.gpus, self._figures(scope, now_ms), now_ms)
         )
         planned = self._planned(scope, Span(now_ms, now_ms + 1))
-        return verdicts_of(fleet.gpus, rows, planned, now_ms, signs_of(fleet.gpus, figures, now_ms))
+        return verdicts_of(fleet.gpus, rows, planned, now_ms, signs)
 
     def _figures(self, scope: Scope, now_ms: int) -> dict[Key, Figures]:
         metrics = metrics_of_rules(self._catalog, scope)

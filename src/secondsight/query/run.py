@@ -38,6 +38,7 @@ from secondsight.query.coverage import (
 from secondsight.query.gapreader import GapReader
 from secondsight.query.grouped import GroupedReader
 from secondsight.query.histograms import compile_histograms, figures_of_histograms
+from secondsight.query.hints import unknown_names
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
@@ -119,9 +120,10 @@ class QueryRunner:
         worth = self._worth(parts, roster, expected, scope)
         answer = assembled(query, parts, progress, now_ms, worth.coverage)
         answer = replace(answer, tier=tiers.name, partial=bool(tiers.missing))
+        unknown = () if answer.series or expected.num_rows else unknown_names(asked, self.inventory, scope)
         return replace(
             answer,
-            warnings=(*answer.warnings, *_unlisted_warnings(worth.unlisted), *filter(None, [tiers.missing])),
+            warnings=(*answer.warnings, *unknown, *_unlisted_warnings(worth.unlisted), *filter(None, [tiers.missing])),
             expected_from_ms=worth.expected_from_ms,
         )
 

@@ -76,9 +76,12 @@ def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
     params = {"metric": arguments.metric, "cluster": arguments.cluster, "n": str(arguments.n), "window": "1m"}
     console = Console(file=out)
     try:
-        table = top_table(client.get_json("/v1/top", params))
+        body = client.get_json("/v1/top", params)
+        table = top_table(body)
         if arguments.once or not console.is_terminal:
             console.print(table)
+            if not body["rows"]:
+                console.print("; ".join(body["warnings"]), style="dim", highlight=False)
             return 0
         with Live(table, console=console, screen=False, auto_refresh=False) as live:
             while True:
