@@ -13,12 +13,12 @@ import kafka_broker
 from kafka_broker import PLAIN_PASSWORD, SCRAM_PASSWORD, USER, Broker
 from log_contract import *  # noqa: F403 - the contract's tests run here
 from log_contract import PARTITIONS, drain, values
-from secondsight.clock import ManualClock
+from secondsight.clock import ManualClock, SystemClock
 from secondsight.contracts import Polled
 from secondsight.errors import Permanent, Rejected, Retryable
 from secondsight.log.kafka.admin import Backlog, missing_topics, open_topics
 from secondsight.log.kafka.config import KafkaConfig
-from secondsight.log.kafka.consumer import KafkaConsumer
+from secondsight.log.kafka.consumer import RESTARTS_MAXIMUM, KafkaConsumer
 from secondsight.log.kafka.reader import KafkaReader
 from secondsight.log.kafka.writer import KafkaWriter
 from secondsight.log.topics import Topic
@@ -47,7 +47,7 @@ class KafkaLog:
         return self.closing[-1]
 
     def consumer(self, group, before_revoke=None, config=None):
-        self.closing.append(KafkaConsumer(config or self.config, TOPIC, group, before_revoke))
+        self.closing.append(KafkaConsumer(config or self.config, TOPIC, group, SystemClock(), before_revoke))
         return self.closing[-1]
 
     def close(self):
@@ -304,7 +304,7 @@ def test_a_client_that_is_refused_while_it_runs_says_why(server: Broker, tmp_pat
     good = _secured(server, tmp_path, "SCRAM-SHA-512")
     (tmp_path / "password").write_text("hunter2")
     config = KafkaConfig(**good, delivery_seconds=2.0)
-    writer, consumer = KafkaWriter(config, TOPIC), KafkaConsumer(config, TOPIC, "g")
+    writer, consumer = KafkaWriter(config, TOPIC), KafkaConsumer(config, TOPIC, "g", SystemClock())
     for attempt in (lambda: writer.append([(b"k", b"v")]), lambda: _poll_often(consumer)):
         with pytest.raises(Retryable, match=r"kafka\.sasl_password_file") as caught:
             attempt()
@@ -313,7 +313,7 @@ def test_a_client_that_is_refused_while_it_runs_says_why(server: Broker, tmp_pat
     consumer.close()
 
 
-def test_of_two_members_of_one_name_the_older_is_told(server: Broker) -> None:
+def test_of_two_members_of_one_name_one_is_told(server: Broker) -> None:
     log = KafkaLog(server.address, instance="one")
     first, second = log.consumer("g"), log.consumer("g")
     while not first.poll(1 << 20, 0.2).assigned:
@@ -321,9 +321,29 @@ def test_of_two_members_of_one_name_the_older_is_told(server: Broker) -> None:
     while not second.poll(1 << 20, 0.2).assigned:
         pass
     with pytest.raises(Rejected) as caught:
-        _poll_often(first)
+        _poll_often(first, second)
     assert caught.value.code == "instance_taken"
+    assert max(first.restarts, second.restarts) == RESTARTS_MAXIMUM
     assert "'one'" in caught.value.message
+    log.close()
+
+
+def test_a_member_that_its_own_retried_join_fenced_begins_anew(server: Broker) -> None:
+    log = KafkaLog(server.address, instance="one")
+    first, retried = log.consumer("g"), log.consumer("g")
+    log.writer().append([(b"k", b"1"), (b"k", b"2")])
+    while not first.poll(1 << 20, 0.2).assigned:
+        pass
+    while not retried.poll(1 << 20, 0.2).assigned:
+        pass
+    with suppress(Retryable):
+        first.commit({0: 0})
+    taken, got = {}, []
+    while len(got) < 2:
+        got += _take(first, taken, log)
+    assert first.restarts == 1
+    first.commit(taken)
+    assert sorted(record.value for record in got) == [b"1", b"2"]
     log.close()
 
 
@@ -365,9 +385,10 @@ def _secured(server: Broker, folder: Path, way: str) -> dict[str, object]:
     return {"brokers": f"127.0.0.1:{server.sasl_port}", "security": "sasl_ssl", "ca_file": ca_file, **sasl}
 
 
-def _poll_often(consumer: KafkaConsumer) -> None:
-    for _ in range(100):
-        consumer.poll(1 << 20, 0.2)
+def _poll_often(*consumers: KafkaConsumer) -> None:
+    for _ in range(200):
+        for consumer in consumers:
+            consumer.poll(1 << 20, 0.2)
 
 
 def _take(consumer, taken, log, wait_seconds=None):

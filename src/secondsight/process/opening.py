@@ -68,7 +68,7 @@ def open_log(config: ServeConfig, clock: Clock, stop: threading.Event) -> Log | 
         Permanent: Brokers refuse.
     """
     if config.kafka is not None:
-        return _kafka_log(config.kafka, stop)
+        return _kafka_log(config.kafka, clock, stop)
     root = config.data / "log"
 
     def open_definitions() -> LogConsumer:
@@ -134,7 +134,7 @@ def _server(
         store.close()
 
 
-def _kafka_log(kafka: KafkaConfig, stop: threading.Event) -> Log | None:
+def _kafka_log(kafka: KafkaConfig, clock: Clock, stop: threading.Event) -> Log | None:
     from secondsight.log.kafka.admin import missing_topics  # only where the extra is installed
     from secondsight.log.kafka.consumer import KafkaConsumer
     from secondsight.log.kafka.reader import KafkaReader
@@ -148,7 +148,7 @@ def _kafka_log(kafka: KafkaConfig, stop: threading.Event) -> Log | None:
         stop.wait(AGAIN_SECONDS)
     if stop.is_set():
         return None
-    consumer = KafkaConsumer(kafka, ingest, PROCESSOR_GROUP)
+    consumer = KafkaConsumer(kafka, ingest, PROCESSOR_GROUP, clock)
 
     def attach(processor: Processor) -> None:
         consumer.before_revoke = processor.give_up

@@ -1,19 +1,28 @@
 """Read a Kafka topic as a member of a group: static members, cooperative rebalance, offsets kept by the brokers.
 
 A partition is given up only after what was read of it has been worked off, where the reader says how.
+
+A static member may be fenced by itself: where the answer to its joining is lost with a broker, the client joins again,
+and the group lets it in as a newer member of the same name. So it begins anew; two processes of one name fence each
+other again and again, which ends one of them.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import confluent_kafka as kafka
 
+from secondsight.clock import Clock
 from secondsight.contracts import Polled
 from secondsight.errors import Retryable
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.fetch import Fetched
-from secondsight.log.kafka.trouble import Trouble, error_of, new_client
+from secondsight.log.kafka.trouble import Fenced, Trouble, error_of, new_client
 from secondsight.log.topics import Topic
+
+RESTARTS_MAXIMUM, RESTARTS_SESSIONS = 3, 4
+"""So often within so many sessions a fenced member begins anew."""
 
 
 class KafkaConsumer:
@@ -22,6 +31,7 @@ class KafkaConsumer:
     Attributes:
         before_revoke: Called within `poll` before partitions go to another member; works off what was read of them and
             commits. Not called for partitions that were lost already.
+        restarts: How often it was fenced and began anew.
     """
 
     def __init__(
@@ -29,12 +39,17 @@ class KafkaConsumer:
         config: KafkaConfig,
         topic: Topic,
         group: str,
+        clock: Clock,
         before_revoke: Callable[[tuple[int, ...]], None] | None = None,
     ) -> None:
         self._config = config
         self._name = config.prefix + topic.name
         self._group = config.prefix + group
         self.before_revoke = before_revoke
+        self.restarts = 0
+        self._clock = clock
+        self._fenced: Fenced | None = None
+        self._fenced_at: deque[float] = deque(maxlen=RESTARTS_MAXIMUM)
         self._consumer: kafka.Consumer | None = None
         self._assigned: set[int] = set()
         self._fresh: set[int] = set()
@@ -50,8 +65,14 @@ class KafkaConsumer:
             Retryable: The brokers are away.
             Rejected: `instance_taken`: another process has this one's name.
         """
+        if self._fenced is not None:
+            self._begin_anew(self._fenced)
         consumer = self._consumer or self._join()
-        records = self._fetched.take(consumer, max_bytes, wait_seconds)
+        try:
+            records = self._fetched.take(consumer, max_bytes, wait_seconds)
+        except Fenced as error:
+            self._begin_anew(error)
+            return Polled((), ())
         if not records:
             self._trouble.check(f"topic {self._name} cannot be read")
         back = self._given_up & self._assigned
@@ -79,22 +100,50 @@ class KafkaConsumer:
         try:
             answers = self._consumer.commit(offsets=wanted, asynchronous=False) or ()
         except kafka.KafkaException as error:
-            raise self._trouble.failure(
-                f"offsets of group {self._group} cannot be committed", error_of(error)
-            ) from error
+            raise self._not_committed(error_of(error)) from error
         refused = next((answer.error for answer in answers if answer.error is not None), None)
         if refused is not None:
-            raise self._trouble.failure(f"offsets of group {self._group} cannot be committed", refused)
+            raise self._not_committed(refused)
         self._committed.update(news)
 
     def close(self) -> None:
         """Leave the group without committing; may be called twice."""
+        self.before_revoke = None
+        self._leave()
+
+    def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None
         self._fetched.forget()
         self._assigned.clear()
         if consumer is not None:
-            self.before_revoke = None
             consumer.close()
+
+    def _not_committed(self, error: kafka.KafkaError) -> Exception:
+        """Return what a commit raises; a fenced member begins anew with the next poll."""
+        failure = self._trouble.failure(f"offsets of group {self._group} cannot be committed", error)
+        if not isinstance(failure, Fenced):
+            return failure
+        self._fenced = failure
+        return Retryable(failure.message)
+
+    def _begin_anew(self, fenced: Fenced) -> None:
+        """Leave, to join again.
+
+        Raises:
+            Rejected: `instance_taken`: it was fenced too often lately for that to be its own doing.
+        """
+        now = self._clock.monotonic_seconds()
+        lately = now - RESTARTS_SESSIONS * self._config.session_seconds
+        if len(self._fenced_at) == RESTARTS_MAXIMUM and self._fenced_at[0] > lately:
+            raise fenced
+        self._fenced_at.append(now)
+        before_revoke, self.before_revoke = self.before_revoke, None
+        try:
+            self._leave()
+        finally:
+            self.before_revoke = before_revoke
+        self._fenced = None
+        self.restarts += 1
 
     def _join(self) -> kafka.Consumer:
         told: dict[str, Any] = {

@@ -23,6 +23,10 @@ _SETTINGS = {
 }
 
 
+class Fenced(Rejected):
+    """The group has let another member in under this one's name."""
+
+
 class Trouble:
     """Hears what a client has to say of its connections; called by whichever thread serves the client."""
 
@@ -53,7 +57,7 @@ class Trouble:
     def failure(self, what: str, error: kafka.KafkaError) -> Retryable | Permanent:
         """Return the error to raise for one that a call gave: what was last heard says more than a time-out does."""
         if error.code() in _FENCED:
-            return Rejected(
+            return Fenced(
                 "instance_taken",
                 f"{what}: another process has joined as kafka.instance {self._config.instance!r}, or the client failed",
                 "give every processor a kafka.instance of its own",
