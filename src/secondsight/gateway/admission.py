@@ -48,7 +48,7 @@ def refused_columns(schema: Schema, catalog: Catalog) -> tuple[Refusal, ...]:
 
 def refused_time(head: HeadView, now_ms: int, bounds: Bounds) -> Refusal | None:
     """Return why a frame's ticks cannot be stored, or None; a frame without ticks has no time to check."""
-    newest_ms = head.last_tick_ms + head.correction_ms
+    newest_ms = head.newest_ms
     if not head.ticks or now_ms - bounds.past_ms <= newest_ms <= now_ms + bounds.future_ms:
         return None
     who = f"collector {head.collector_id} on host {head.host_id}"

@@ -186,8 +186,7 @@ def _check_frame(body: bytes, index: int, head: HeadView) -> None:
 def _refusal(post: Post, head: HeadView, known: KnownDefinitions, bounds: Bounds) -> Refusal | tuple[Refusal, ...]:
     """Return why the whole frame is refused, or the columns that are."""
     try:
-        columns = known.refused(head)
-        entities_host_id = known.host_id(head)
+        columns, entities_host_id = known.admitted(head)
     except Rejected as error:
         if error.code == "schema_unknown":
             raise

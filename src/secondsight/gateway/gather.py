@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 from secondsight.gateway.shares import NOBODY, Entry, Flow
 
 PAUSE_SECONDS = 0.008
+LONG_PAUSE_SECONDS, MANY = 0.02, 12
+"""The pause after a call that had so many submissions or more: a call costs about the same whatever it takes."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,15 +74,17 @@ class Gatherer(Generic[Item, Result]):
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
+        pause_seconds = PAUSE_SECONDS
         try:
             while self._waiting:
-                await asyncio.sleep(PAUSE_SECONDS)
+                await asyncio.sleep(pause_seconds)
                 taken = self._take()
                 items = [item for one in taken for item in one.items]
                 call = loop.run_in_executor(self._threads, self._work, items)
                 await asyncio.wait((call,))
                 for one in taken:
                     _settle(one.future, call)
+                pause_seconds = LONG_PAUSE_SECONDS if len(taken) >= MANY else PAUSE_SECONDS
         finally:
             self._runner = None
 

@@ -73,24 +73,22 @@ class KnownDefinitions:
         known = self._known
         return {name for head in heads for name in (head.schema_hash, head.entities_hash) if name not in known}
 
-    def refused(self, head: HeadView) -> tuple[Refusal, ...]:
-        """Return the refused columns of a frame whose definitions are known.
+    def admitted(self, head: HeadView) -> tuple[tuple[Refusal, ...], str]:
+        """Return the refused columns of a frame whose definitions are known, and the host of its entities.
 
         Raises:
             Rejected(bad_frame): The definitions are not of the frame's kind.
             Rejected(schema_unknown): A definition is not known.
         """
-        schema, entities = self._find(head.schema_hash), self._find(head.entities_hash)
+        known = self._known
+        schema, entities = known.get(head.schema_hash), known.get(head.entities_hash)
         if schema is None or entities is None:
             raise Rejected("schema_unknown", f"definitions of {head.collector_id} are not known", "send them inline")
+        known.move_to_end(head.schema_hash)
+        known.move_to_end(head.entities_hash)
         if not schema.is_schema or entities.is_schema or not schema.kind is entities.kind is head.kind:
             raise Rejected("bad_frame", f"{head.collector_id}: definitions are not those of a frame of {head.kind}")
-        return schema.refused
-
-    def host_id(self, head: HeadView) -> str:
-        """Return the host of a frame's entities, "" where they are not known."""
-        known = self._find(head.entities_hash)
-        return "" if known is None else known.host_id
+        return schema.refused, entities.host_id
 
     def is_urgent(self, head: HeadView) -> bool:
         """Tell whether all that a frame may have is of priority class P0; not so while that is not known."""
@@ -107,12 +105,6 @@ class KnownDefinitions:
             self._known[definition.name] = definition.known
         while len(self._known) > self._remembered:
             self._known.popitem(last=False)
-
-    def _find(self, name: bytes) -> Known | None:
-        known = self._known.get(name)
-        if known is not None:
-            self._known.move_to_end(name)
-        return known
 
 
 class DefinitionStore:

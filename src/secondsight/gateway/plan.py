@@ -90,7 +90,7 @@ class _Known:
 
     def note_other(self, head: HeadView) -> int | None:
         """Note ticks of another cadence, and return when it began where the one in force has ended."""
-        last_ms = _last_ms(head)
+        last_ms = head.newest_ms
         if last_ms <= self.last_tick_ms:
             return None
         from_ms = _first_ms_after(head, self.last_tick_ms)
@@ -172,13 +172,14 @@ class Plans:
         for head in sorted((head for head in heads if head.ticks and head.interval_ms >= 1), key=_first_ms):
             known = self._in_force.get((identity.tenant_id, identity.cluster_id, head.collector_id, head.kind))
             if known is not None and known.interval.interval_ms == head.interval_ms:
-                known.last_tick_ms = max(known.last_tick_ms, _last_ms(head))
+                if head.newest_ms > known.last_tick_ms:
+                    known.last_tick_ms = head.newest_ms
                 continue
             interval = _learnt_interval(identity, head, known)
             if interval is not None:
-                first = found.setdefault(interval.key, Wish(interval, identity.region, _last_ms(head)))
+                first = found.setdefault(interval.key, Wish(interval, identity.region, head.newest_ms))
                 if first.interval.interval_ms == head.interval_ms:
-                    found[interval.key] = replace(first, last_tick_ms=max(first.last_tick_ms, _last_ms(head)))
+                    found[interval.key] = replace(first, last_tick_ms=max(first.last_tick_ms, head.newest_ms))
         return list(found.values())
 
     def settle(self, wishes: Iterable[Wish], in_force: InForce) -> None:
@@ -233,10 +234,6 @@ def _learnt_interval(identity: Identity, head: HeadView, known: _Known | None) -
 
 def _first_ms(head: HeadView) -> int:
     return head.first_tick_ms + head.correction_ms
-
-
-def _last_ms(head: HeadView) -> int:
-    return head.last_tick_ms + head.correction_ms
 
 
 def _first_ms_after(head: HeadView, time_ms: int) -> int:

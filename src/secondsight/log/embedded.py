@@ -156,9 +156,8 @@ class EmbeddedLogWriter:
     def _commit(self, numbers: Sequence[int]) -> list[OSError | None]:
         """Sync partitions, all at once, as their syncs share the file system's journal."""
         commits = [self._partitions[number].commit for number in numbers]
-        if len(commits) == 1:
-            return [commits[0]()]
-        return [future.result() for future in [self._syncing.submit(commit) for commit in commits]]
+        others = [self._syncing.submit(commit) for commit in commits[1:]]
+        return [commit() for commit in commits[:1]] + [future.result() for future in others]
 
 
 class _Partition:

@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from secondsight.clock import Clock
@@ -187,13 +188,13 @@ def _runs(minutes: Mapping[int, int]) -> list[tuple[int, int]]:
 def words_of(hole: Hole) -> str:
     """Return what an operator is told."""
     who = hole.who
-    count = (hole.until_ms - hole.from_ms) // MINUTE_MS
-    of = f"agent {who.agent} on host {who.host_id}: {count} minutes from {hole.from_ms} on"
+    begin, end = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (hole.from_ms, hole.until_ms))
+    of = f"agent {who.agent} on host {who.host_id}: the minutes from {begin:%Y-%m-%d %H:%M} to {end:%H:%M} UTC"
     if not hole.is_open:
         return f"{of}, which were missing, came after all or were declared lost"
     return (
         f"{of} are short of {hole.values} values that it says it sent; they do not wait in its spool, and nobody has "
-        "them: look at what is between the agent and the log; `secondsight ledger --host HOST` lists the minutes"
+        f"them: look at what is between the agent and the log; `secondsight ledger --host {who.host_id}` lists them"
     )
 
 

@@ -60,10 +60,7 @@ def envelope_bytes(kind: RecordType, home: tuple[str, str, str], ingest_time_ms:
     Raises:
         Rejected: `bad_envelope` when a field does not fit.
     """
-    if not 0 <= ingest_time_ms <= _MAX_TIME_MS:
-        raise Rejected("bad_envelope", f"the ingest time {ingest_time_ms} is out of bounds")
-    ids, lengths = _pack_ids(*home)
-    return b"%b%b%b" % (_HEAD.pack(_MAGIC, _VERSION, kind, ingest_time_ms, *lengths), ids, body)
+    return _start(kind, home, ingest_time_ms) + body
 
 
 def decode_envelope(value: bytes) -> Envelope:
@@ -88,6 +85,15 @@ def decode_envelope(value: bytes) -> Envelope:
 def partition_key(tenant_id: str, cluster_id: str, host_id: str) -> bytes:
     """Return the log key of a collector: one host's records share a partition and keep their order."""
     return blake2b("\0".join((tenant_id, cluster_id, host_id)).encode(), digest_size=8).digest()
+
+
+@lru_cache(maxsize=64)
+def _start(kind: RecordType, home: tuple[str, str, str], ingest_time_ms: int) -> bytes:
+    """Return what comes before the body; the records of one request share it."""
+    if not 0 <= ingest_time_ms <= _MAX_TIME_MS:
+        raise Rejected("bad_envelope", f"the ingest time {ingest_time_ms} is out of bounds")
+    ids, lengths = _pack_ids(*home)
+    return _HEAD.pack(_MAGIC, _VERSION, kind, ingest_time_ms, *lengths) + ids
 
 
 @lru_cache(maxsize=1024)

@@ -7,19 +7,50 @@ own CRC is computed with its field zero. What a header says of the body is check
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import lt
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import google_crc32c
 import numpy as np
 
 from secondsight.errors import Rejected
-from secondsight.model import KIND_CODES, EntityKind
-from secondsight.wire.content import I64, Header, clock_correction_ms
+from secondsight.model import KIND_CODES
+from secondsight.wire.content import I64, Header
+from secondsight.wire.heads import (
+    DEFAULT_LIMITS,
+    FIELDS,
+    PREFIX,
+    STEP_BYTES,
+    STEPS_START,
+    FrameHead,
+    HeadView,
+    Limits,
+    Stamp,
+    boot_id_of,
+    stamp_of,
+)
 from secondsight.wire.schema import is_text
+
+__all__ = [
+    "CURRENT_VERSION",
+    "DEFAULT_LIMITS",
+    "MAGIC",
+    "MAX_ID_LENGTH",
+    "MAX_TIME_MS",
+    "SUPPORTED_VERSIONS",
+    "FrameHead",
+    "HeadView",
+    "Limits",
+    "Stamp",
+    "header_of",
+    "read_header",
+    "read_view",
+    "renumbered",
+    "stamp_of",
+    "write_header",
+]
 
 MAGIC = b"SSFR"
 CURRENT_VERSION = 2
@@ -37,167 +68,12 @@ _FLAG_LIVE = 2
 _FLAG_OFFSET = 4
 _FLAGS = _FLAG_INLINE | _FLAG_LIVE | _FLAG_OFFSET
 
-_PREFIX = Struct("<4sBBHIIII")
-_CRC_POSITION = _PREFIX.size - 4
-_FIELDS = Struct("<BxHIqIQQQ16s16s16sIIIq")
-_STEPS_START = _PREFIX.size + _FIELDS.size
+_CRC_POSITION = PREFIX.size - 4
 _FLAGS_POSITION = 5
 _NUMBERS = Struct("<QQQ")
-_NUMBERS_POSITION = _PREFIX.size + Struct("<BxHIqI").size
+_NUMBERS_POSITION = PREFIX.size + Struct("<BxHIqI").size
 _LENGTH = Struct("<H")
-_STEP_BYTES = 4
 _KINDS = {code: kind for kind, code in KIND_CODES.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds that a frame must keep.
-
-    Attributes:
-        max_frame_bytes: Header and compressed body.
-        max_raw_bytes: Body after decompression.
-        max_cells: Scalar rows x columns.
-        max_frames: Frames of one POST body.
-    """
-
-    max_frame_bytes: int = 4 << 20
-    max_raw_bytes: int = 64 << 20
-    max_rows: int = 1 << 20
-    max_ticks: int = 3600
-    max_cells: int = 1 << 22
-    max_frames: int = 4096
-
-
-DEFAULT_LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a sender says in a header; the counts and hashes of the header come from the content. See `Header`."""
-
-    collector_id: str
-    host_id: str
-    source: str
-    spool_id: int
-    first_sequence: int
-    last_sequence: int
-    tick_times_ms: I64
-    interval_ms: int
-    boot_id: str = ""
-    clock_offset_ms: int | None = None
-    clock_uncertainty_ms: int = 0
-    live: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FrameHead:
-    """A frame's header and where its bytes lie in a buffer.
-
-    Attributes:
-        start: Position of the frame in the buffer.
-        inline: The body carries its definitions.
-    """
-
-    header: Header
-    version: int
-    inline: bool
-    start: int
-    header_bytes: int
-    body_bytes: int
-    raw_bytes: int
-    body_crc: int
-
-    @property
-    def body_start(self) -> int:
-        """Return the position of the body in the buffer."""
-        return self.start + self.header_bytes
-
-    @property
-    def end(self) -> int:
-        """Return the position after the frame in the buffer."""
-        return self.body_start + self.body_bytes
-
-
-class HeadView(NamedTuple):
-    """What a frame's head says, for whoever does not open its body: a `FrameHead` without arrays.
-
-    Attributes:
-        ticks: Number of tick times; the first and last are 0 where there are none.
-        boot: 16 bytes, all 0 when unknown.
-        start: Position of the frame in the buffer.
-        inline: The body carries its definitions.
-    """
-
-    kind: EntityKind
-    collector_id: str
-    host_id: str
-    source: str
-    spool_id: int
-    first_sequence: int
-    last_sequence: int
-    boot: bytes
-    ticks: int
-    first_tick_ms: int
-    last_tick_ms: int
-    interval_ms: int
-    clock_offset_ms: int | None
-    clock_uncertainty_ms: int
-    live: bool
-    rows: int
-    values: int
-    quality_cells: int
-    schema_hash: bytes
-    entities_hash: bytes
-    version: int
-    inline: bool
-    start: int
-    header_bytes: int
-    body_bytes: int
-    raw_bytes: int
-    body_crc: int
-
-    @property
-    def body_start(self) -> int:
-        """Return the position of the body in the buffer."""
-        return self.start + self.header_bytes
-
-    @property
-    def end(self) -> int:
-        """Return the position after the frame in the buffer."""
-        return self.start + self.header_bytes + self.body_bytes
-
-    @property
-    def boot_id(self) -> str:
-        """Return the boot as `Header.boot_id`."""
-        return _unpack_boot_id(self.boot)
-
-    def steps_slice(self) -> slice:
-        """Return where the steps from the first tick to each further one lie in the buffer, as u32."""
-        first = self.start + _STEPS_START
-        return slice(first, first + _STEP_BYTES * max(0, self.ticks - 1))
-
-    @property
-    def correction_ms(self) -> int:
-        """Return what is added to host times, as `Header.correction_ms`."""
-        return clock_correction_ms(self.clock_offset_ms, self.clock_uncertainty_ms)
-
-
-def stamp_of(header: Header) -> Stamp:
-    """Return the sender's part of a header."""
-    return Stamp(
-        header.collector_id,
-        header.host_id,
-        header.source,
-        header.spool_id,
-        header.first_sequence,
-        header.last_sequence,
-        header.tick_times_ms,
-        header.interval_ms,
-        header.boot_id,
-        header.clock_offset_ms,
-        header.clock_uncertainty_ms,
-        header.live,
-    )
 
 
 def write_header(head: FrameHead) -> bytes:
@@ -212,9 +88,9 @@ def write_header(head: FrameHead) -> bytes:
     _require_bounds(times[0] if times else 0, times[-1] if times else 0, header.first_sequence, header.last_sequence)
     ids = b"".join(_pack_text(text) for text in (header.collector_id, header.host_id, header.source))
     rest = _pack_fields(header, times) + ids
-    size = _PREFIX.size + len(rest)
+    size = PREFIX.size + len(rest)
     lengths = (size, head.body_bytes, head.raw_bytes, head.body_crc)
-    prefix = _PREFIX.pack(MAGIC, head.version, _flags(head), *lengths, 0)
+    prefix = PREFIX.pack(MAGIC, head.version, _flags(head), *lengths, 0)
     crc: int = google_crc32c.value(prefix + rest)
     return prefix[:_CRC_POSITION] + crc.to_bytes(4, "little") + rest
 
@@ -224,9 +100,9 @@ def renumbered(frame: bytes, view: HeadView, *, spool_id: int, sequence: int, li
     head = bytearray(frame[view.start : view.body_start])
     _NUMBERS.pack_into(head, _NUMBERS_POSITION, spool_id, sequence, sequence)
     head[_FLAGS_POSITION] = head[_FLAGS_POSITION] & ~_FLAG_LIVE | live * _FLAG_LIVE
-    head[_CRC_POSITION : _PREFIX.size] = bytes(_PREFIX.size - _CRC_POSITION)
+    head[_CRC_POSITION : PREFIX.size] = bytes(PREFIX.size - _CRC_POSITION)
     crc: int = google_crc32c.value(bytes(head))
-    head[_CRC_POSITION : _PREFIX.size] = crc.to_bytes(4, "little")
+    head[_CRC_POSITION : PREFIX.size] = crc.to_bytes(4, "little")
     return bytes(head) + frame[view.body_start : view.end]
 
 
@@ -251,7 +127,7 @@ def header_of(buffer: bytes, view: HeadView) -> Header:
         spool_id=view.spool_id,
         first_sequence=view.first_sequence,
         last_sequence=view.last_sequence,
-        boot_id=_unpack_boot_id(view.boot),
+        boot_id=boot_id_of(view.boot),
         tick_times_ms=_times(buffer, view),
         interval_ms=view.interval_ms,
         clock_offset_ms=view.clock_offset_ms,
@@ -271,9 +147,9 @@ def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) ->
     Raises:
         Rejected: `truncated`, `bad_frame`, `unsupported_version`, `frame_too_large`, `bad_checksum`.
     """
-    if len(buffer) - start < _PREFIX.size:
+    if len(buffer) - start < PREFIX.size:
         raise Rejected("truncated", f"{len(buffer) - start} bytes are no frame prefix")
-    prefix = _PREFIX.unpack_from(buffer, start)
+    prefix = PREFIX.unpack_from(buffer, start)
     magic, version, flags, header_bytes, body_bytes, raw_bytes, _, crc = prefix
     if magic != MAGIC:
         raise Rejected("bad_frame", f"no frame starts at byte {start}")
@@ -283,9 +159,9 @@ def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) ->
     if len(buffer) - start < header_bytes + body_bytes:
         raise Rejected("truncated", f"{header_bytes + body_bytes} bytes announced, {len(buffer) - start} there")
     raw = bytes(buffer[start : start + header_bytes])
-    if len(raw) < _STEPS_START or flags & ~_FLAGS:
+    if len(raw) < STEPS_START or flags & ~_FLAGS:
         raise Rejected("bad_frame", "the header is too short or has unknown flags")
-    if crc != google_crc32c.value(b"%b\0\0\0\0%b" % (raw[:_CRC_POSITION], raw[_PREFIX.size :])):
+    if crc != google_crc32c.value(b"%b\0\0\0\0%b" % (raw[:_CRC_POSITION], raw[PREFIX.size :])):
         raise Rejected("bad_checksum", "the header's checksum is wrong")
     return _unpack_view(raw, prefix, start, bounds)
 
@@ -304,7 +180,7 @@ def _flags(head: FrameHead) -> int:
 def _pack_fields(header: Header, times: list[int]) -> bytes:
     first_ms = times[0] if times else 0
     try:
-        return _FIELDS.pack(
+        return FIELDS.pack(
             KIND_CODES[header.kind],
             len(times),
             header.interval_ms,
@@ -326,15 +202,15 @@ def _pack_fields(header: Header, times: list[int]) -> bytes:
 
 
 def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits) -> HeadView:
-    fields = _FIELDS.unpack_from(raw, _PREFIX.size)
+    fields = FIELDS.unpack_from(raw, PREFIX.size)
     kind, flags = _KINDS.get(fields[0]), prefix[2]
     ticks, rows, first_ms = fields[1], fields[11], fields[14]
     if kind is None:
         raise Rejected("bad_frame", f"unknown entity kind {fields[0]}")
     if ticks > limits.max_ticks or rows > limits.max_rows:
         raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
-    texts_start = _STEPS_START + _STEP_BYTES * max(0, ticks - 1)
-    last_ms = first_ms + _last_step(raw[_STEPS_START:texts_start], ticks)
+    texts_start = STEPS_START + STEP_BYTES * max(0, ticks - 1)
+    last_ms = first_ms + _last_step(raw[STEPS_START:texts_start], ticks)
     _require_bounds(first_ms, last_ms, fields[6], fields[7])
     collector_id, host_id, source = _unpack_texts(raw[texts_start:])
     return HeadView(
@@ -372,7 +248,7 @@ def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits
 def _last_step(raw: bytes, ticks: int) -> int:
     """Return the time from the first tick to the last; the frames of a cadence mostly have the same steps."""
     count = max(0, ticks - 1)
-    if len(raw) < _STEP_BYTES * count:
+    if len(raw) < STEP_BYTES * count:
         raise Rejected("bad_frame", "ticks run over the header")
     steps = (0, *struct.unpack(f"<{count}I", raw))
     _require_ascending(steps)
@@ -384,7 +260,7 @@ def _times(buffer: bytes, view: HeadView) -> I64:
     times = np.empty(view.ticks, np.int64)
     times.fill(view.first_tick_ms)
     if view.ticks > 1:
-        times[1:] += np.frombuffer(buffer, "<u4", view.ticks - 1, view.start + _STEPS_START)
+        times[1:] += np.frombuffer(buffer, "<u4", view.ticks - 1, view.start + STEPS_START)
     return times
 
 
@@ -441,9 +317,3 @@ def _pack_boot_id(boot_id: str) -> bytes:
     if len(raw) not in (0, 16):
         raise Rejected("bad_frame", f"boot id {boot_id!r} is not a UUID")
     return raw or bytes(16)
-
-
-@lru_cache(maxsize=1 << 15)
-def _unpack_boot_id(raw: bytes) -> str:
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if any(raw) else ""
