@@ -109,7 +109,7 @@ export function Lag({ kind, name, view, events, children }: LagProps) {
       <div className="strip-head">
         <h2>{label} by GPU</h2>
         <span className="sub">
-          {rows.length} GPUs × {windows} windows{isHeat ? "" : ", the stronger the further behind the median"}
+          {rows.length} GPUs × {windows} windows{isHeat ? "" : ", stronger is further behind"}
         </span>
         <Segment
           label="strip shows"
