@@ -130,3 +130,11 @@ def test_doctor_says_which_processor_does_not_answer(tmp_path):
     assert found.level.value == "warning"
     assert "the processor-2 at http://127.0.0.1:9 does not answer" in found.what
     assert "processor-2.log" in found.remedy
+
+
+def test_doctor_says_little_of_a_part_that_reads_no_log(tmp_path):
+    (tmp_path / "run").mkdir()
+    with http_server(lambda handler, _: answer_over_http(handler, Answer(200, {}, b"lake_files 3\n"))) as url:
+        (tmp_path / "run" / "lake.metrics").write_text(url)
+        (found,) = processors(tmp_path, SystemClock())
+    assert (found.level.value, found.what) == ("ok", "the lake answers, and reads no log")

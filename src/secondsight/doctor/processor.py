@@ -33,6 +33,9 @@ def processors(data: Path, clock: Clock) -> Iterator[Finding]:
 def _of(name: str, shown: Figures, log: str) -> Iterator[Finding]:
     if total(shown, "processor_waits"):
         yield fault(f"{name} waits for the store or the log and takes nothing in; nothing is lost", f"see {log}")
+    if "processor_lag_seconds" not in shown:
+        yield ok(f"{name} answers, and reads no log")
+        return
     yield _lag(name, shown, log)
     yield _collectors(name, shown)
     late = total(shown, "processor_late_rows_waiting")
