@@ -167,7 +167,7 @@ def _added(windows: Windows, places: Places, keyed: I64) -> F64:
     into = np.empty(keys.size, np.int64)
     into[code] = places.code
     known = ~np.isnan(averages)
-    sums = np.bincount(into[known], averages[known], places.points)
+    sums = _added_up(averages[known], into[known], places.points)
     return _where(np.bincount(into[known], minlength=places.points) > 0, sums)
 
 
@@ -201,15 +201,20 @@ def _exact(values: Values, code: I64, points: int, present: Bools | None = None)
     if not values.size:
         return np.zeros(points)
     if values.dtype.kind == "f":
-        return np.bincount(code, values, points)
+        return _added_up(values, code, points)
     bits = max(int(values.max()).bit_length(), int(values.min()).bit_length())
     room = _MANTISSA_BITS - int(values.size).bit_length()
     if bits <= room:
-        return np.bincount(code, values, points)
+        return _added_up(values, code, points)
     low = _exact(values & values.dtype.type((1 << room) - 1), code, points)
     high = _exact(values >> values.dtype.type(room), code, points)
     total: F64 = (high.astype(np.longdouble) * (1 << room) + low).astype(np.float64)
     return total
+
+
+def _added_up(values: Values, code: I64, points: int) -> F64:
+    sums: F64 = np.bincount(code, values, points).astype(np.float64, copy=False)
+    return sums
 
 
 def _ratio(above: F64, below: F64) -> F64:

@@ -87,11 +87,13 @@ class Labels:
 
     def _ranks(self, column: str, numbers: I64) -> I64:
         if column in OWNER:
-            return self.owners.ranks(column)[self.whose.firsts[self._whose(numbers)]]
-        members = self.places.firsts[self._place(numbers)]
-        if column == _PRODUCT and self.products is not None:
-            return self.products.ranks[self.products.codes[members]]
-        return self.series.ranks(column)[members]
+            ranks, members = self.owners.ranks(column), self.whose.firsts[self._whose(numbers)]
+        elif column == _PRODUCT and self.products is not None:
+            ranks, members = self.products.ranks[self.products.codes], self.places.firsts[self._place(numbers)]
+        else:
+            ranks, members = self.series.ranks(column), self.places.firsts[self._place(numbers)]
+        found: I64 = ranks[members]
+        return found
 
 
 def labels_of(plan: SeriesPlan, series: Union, owners: Union, models: Any) -> Labels:

@@ -7,7 +7,7 @@ is kept as long as no series and no owner is added.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from secondsight.live.names import Directory
 from secondsight.query.windows import IDENTITY
 
 I64 = NDArray[np.int64]
+_Fact = TypeVar("_Fact")
 _COMPUTE: Any = pc
 _UNIONS_KEPT = 16
 _FACTS_KEPT = 64
@@ -106,17 +107,18 @@ class Union:
 
         return self._fact("keys", make)
 
-    def fact(self, key: Any, make: Callable[[], Any]) -> Any:
+    def fact(self, key: Any, make: Callable[[], _Fact]) -> _Fact:
         """Return what follows from the union alone and was worked out for a key before, or work it out now."""
         return self._fact(("others", key), make)
 
-    def _fact(self, key: Any, make: Callable[[], Any]) -> Any:
-        found = self._facts.get(key)
-        if found is None:
-            if len(self._facts) >= _FACTS_KEPT:
-                self._facts.clear()
-            found = self._facts[key] = make()
-        return found
+    def _fact(self, key: Any, make: Callable[[], _Fact]) -> _Fact:
+        facts = self._facts if len(self._facts) < _FACTS_KEPT else {}
+        if key in facts:
+            found: _Fact = facts[key]
+            return found
+        made = facts[key] = make()
+        self._facts = facts
+        return made
 
     def _column(self, name: str) -> tuple[I64, Any]:
         """Return the numbers of a column's texts, of every directory one after the other, and the texts."""

@@ -321,7 +321,8 @@ def _rolled(plan: SeriesPlan, block: LiveBlock, span: Span, admit: Admit, owner:
     other = _counts(block, "covered_other", metric.name, row)
     slots = samples
     if other is not None:
-        slots = np.where(other.present, np.rint(other.values / interval).astype(np.int64), samples)
+        there, covered_other = other
+        slots = np.where(there, np.rint(covered_other / interval).astype(np.int64), samples)
     nothing = np.zeros(samples.size, np.int64)
     return Windows(
         series=block.series[row],
@@ -348,7 +349,7 @@ def _stored(plan: SeriesPlan, block: LiveBlock, row: Rows, covered: I64) -> dict
 
     def other(kind: str, otherwise: I64) -> I64:
         found = _counts(block, kind, name, row)
-        return otherwise if found is None else np.where(found.present, found.values, otherwise)
+        return otherwise if found is None else np.where(*found, otherwise)
 
     def floats(suffix: str) -> Column:
         found = of(suffix)
@@ -383,8 +384,8 @@ def _at(block: LiveBlock, name: str, row: Rows) -> Column:
     return Column(values[row], present[row])
 
 
-def _counts(block: LiveBlock, name: str, metric: str, row: Rows) -> Column | None:
-    """Return what some rows have of a metric in a map, as int64, or None where none of the block has it."""
+def _counts(block: LiveBlock, name: str, metric: str, row: Rows) -> tuple[Bools, I64] | None:
+    """Return which of some rows have a metric in a map, and what; None where none of the block has it."""
     column = block.column(name)
     if not len(column.values):
         return None
@@ -399,7 +400,7 @@ def _counts(block: LiveBlock, name: str, metric: str, row: Rows) -> Column | Non
     where = place if column.rows is None else column.rows[place]
     values, present = np.zeros(block.size, np.int64), np.zeros(block.size, np.bool_)
     values[where], present[where] = maps.items.to_numpy()[entries], True
-    return Column(values[row], present[row])
+    return present[row], values[row]
 
 
 def _whole(block: LiveBlock, name: str, row: Rows) -> Values:
