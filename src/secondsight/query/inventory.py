@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from secondsight.store.schema import raw_table, rollup_table
 PROGRESS_SECONDS = 1.0
 EXPECTED_SECONDS = 5.0
 KEPT_ENTRIES = 128
+DERIVED_ENTRIES = 1_024
 OPEN_END_MS = 9_000_000_000_000
 REWRITES_BUCKET_MS = 600_000
 REWRITES_BUCKETS = 1_000
@@ -68,13 +70,14 @@ class Inventory:
         self._settle = settle
         self._lock = Lock()
         self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._derived: dict[Hashable, tuple[tuple[Any, ...], Any]] = {}
 
     def expected(self, kind: EntityKind, filters: Filters, scope: Scope) -> Any:
         """Return what was to report: see `compile_expected`; rows that the filters exclude are left out."""
         owners = replace(Filters(), job=filters.job, team=filters.team, model=filters.model)
         key = ("expected", kind, owners, scope)
         rows = self.remember(key, EXPECTED_SECONDS, lambda: self._expected(kind, owners, scope))
-        return _filtered(rows, filters)
+        return self.derive((rows,), ("expected", filters), lambda: _filtered(rows, filters))
 
     def placed(self, kind: EntityKind, filters: Filters, scope: Scope) -> Filters:
         """Return filters that name the hosts on which the GPUs asked for were ever seen.
@@ -84,10 +87,8 @@ class Inventory:
         if not filters.gpu or filters.host:
             return filters
         rows = self.remember(("places", kind, scope), EXPECTED_SECONDS, lambda: self.read(compile_places(kind, scope)))
-        mine = rows.filter(_COMPUTE.is_in(rows["entity"], value_set=pa.array(filters.gpu, pa.string())))
-        if len(set(mine["entity"].to_pylist())) < len(filters.gpu):
-            return filters
-        return replace(filters, host=tuple(sorted(set(mine["host_id"].to_pylist()))))
+        hosts: tuple[str, ...] = self.derive((rows,), ("hosts", filters.gpu), lambda: _hosts_of(rows, filters.gpu))
+        return replace(filters, host=hosts)
 
     def places(self, scope: Scope) -> tuple[tuple[str, str, str, str], ...]:
         """Return (tenant, cluster, host, GPU) of all that is known now, GPUs and hosts; "" where a host has none."""
@@ -130,7 +131,10 @@ class Inventory:
         """
         key = ("coarse", kind, scope)
         rows = self.remember(key, EXPECTED_SECONDS, lambda: self.read(compile_coarse_through(kind, scope)))
-        return coarse_through_of(rows, kind, expected)
+        found: tuple[tuple[str, int], ...] = self.derive(
+            (rows, expected), ("coarse", kind), lambda: coarse_through_of(rows, kind, expected)
+        )
+        return found
 
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
         """Return what was made for a key less than `seconds` ago, or make it now."""
@@ -145,6 +149,20 @@ class Inventory:
             self._kept[key] = (now, value)
             while len(self._kept) > KEPT_ENTRIES:
                 self._kept.pop(next(iter(self._kept)))
+        return value
+
+    def derive(self, sources: tuple[Any, ...], key: Hashable, make: Callable[[], Any]) -> Any:
+        """Return what was made of the very same tables, or make it now; the tables are not kept for it."""
+        place = (key, *map(id, sources))
+        with self._lock:
+            refs, value = self._derived.get(place, ((), None))
+        if refs and all(ref() is source for ref, source in zip(refs, sources, strict=True)):
+            return value
+        value = make()
+        with self._lock:
+            self._derived[place] = (tuple(map(ref, sources)), value)
+            while len(self._derived) > DERIVED_ENTRIES:
+                self._derived.pop(next(iter(self._derived)))
         return value
 
     def forget(self, key: Hashable) -> None:
@@ -326,6 +344,14 @@ def collecting(expected: Any, metric: str) -> Any:
         return expected
     told = _COMPUTE.binary_join_element_wise("", without, "", ",")
     return expected.filter(_COMPUTE.invert(_COMPUTE.match_substring(told, f",{metric},")))
+
+
+def _hosts_of(rows: Any, gpus: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the hosts on which GPUs were seen; none where one of them is not known."""
+    mine = rows.filter(_COMPUTE.is_in(rows["entity"], value_set=pa.array(gpus, pa.string())))
+    if len(set(mine["entity"].to_pylist())) < len(gpus):
+        return ()
+    return tuple(sorted(set(mine["host_id"].to_pylist())))
 
 
 def _filtered(rows: Any, filters: Filters) -> Any:
