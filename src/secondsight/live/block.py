@@ -126,7 +126,7 @@ class LiveBlock:
 
     def range_of(self, series: int) -> tuple[int, int]:
         """Return where the rows of a series begin and end."""
-        place = int(np.searchsorted(self.codes, series))
+        place = int(self.codes.searchsorted(series))
         if place == self.codes.size or self.codes[place] != series:
             return 0, 0
         return int(self.starts[place]), int(self.starts[place + 1])

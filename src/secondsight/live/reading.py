@@ -34,6 +34,11 @@ class Visible:
     boxes: tuple[tuple[Bools, Bools | None], ...]
     owner_count: int
 
+    @property
+    def is_by_owner(self) -> bool:
+        """Tell whether of a series that may have rows here some rows are not admitted."""
+        return any(of_owner is not None for _, of_owner in self.boxes)
+
     def admits(self, series: I32, owner: I32) -> Bools:
         """Tell of each pair of a series and an owner whether its rows are admitted."""
         found = np.zeros(series.size, np.bool_)
@@ -71,7 +76,7 @@ class LiveReading:
     def admits(self, series: I32, owner: I32) -> Bools | None:
         """Tell of pairs of series and owner whether rows of theirs are admitted; None where all are."""
         visible = self.visible
-        whole = len(visible.boxes) == 1 and visible.boxes[0][1] is None and visible.few.size == visible.series.size
+        whole = not visible.is_by_owner and visible.few.size == visible.series.size
         return None if whole else visible.admits(series, owner)
 
 

@@ -147,20 +147,22 @@ def _taken(reading: LiveReading) -> list[Taken]:
 
 def _rows_of(block: LiveBlock, reading: LiveReading) -> Positions:
     few = reading.visible.few
-    place = np.searchsorted(block.codes, few)
-    place = place[block.codes[np.minimum(place, block.codes.size - 1)] == few] if block.codes.size else place[:0]
-    rows = _ranges(block.starts[place], block.starts[place + 1])
+    if few.size == 1:
+        rows = np.arange(*block.range_of(int(few[0])))
+    else:
+        place = block.codes.searchsorted(few)
+        place = place[block.codes[np.minimum(place, block.codes.size - 1)] == few] if block.codes.size else place[:0]
+        rows = _ranges(block.starts[place], block.starts[place + 1])
     if block.start_ms < reading.from_ms or block.end_ms > reading.to_ms:
         t = block.t[rows]
         rows = rows[(t >= reading.from_ms) & (t < reading.to_ms)]
-    admitted = reading.admits(block.series[rows], block.owner[rows]) if rows.size else None
-    return rows if admitted is None else rows[admitted]
+    if not reading.visible.is_by_owner:
+        return rows
+    return rows[reading.visible.admits(block.series[rows], block.owner[rows])]
 
 
 def _ranges(starts: I64, ends: I64) -> Positions:
     """Return the positions of several ranges, one after the other."""
-    if starts.size == 1:
-        return np.arange(starts[0], ends[0])
     sizes = ends - starts
     before = np.cumsum(sizes) - sizes
     return np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
