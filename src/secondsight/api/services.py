@@ -150,7 +150,7 @@ def _limits(config: ApiConfig) -> Limits:
     )
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:
     """Return the services of the app that a request came to."""
     services: Services = request.app.state.services
     return services
