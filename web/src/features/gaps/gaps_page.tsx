@@ -1,9 +1,9 @@
 /** What is missing and why; and the ledger, which says what became of everything that was told. */
 
 import { useQuery } from "@tanstack/react-query";
-import { type GapsRequest, storiesQuery } from "../../api/custody";
+import { type GapsRequest, type Stories, storiesQuery } from "../../api/custody";
 import { useNames } from "../../panels/names";
-import { Tiles } from "../../ui/facts";
+import { type Tile, Tiles } from "../../ui/facts";
 import { Page } from "../../ui/page";
 import { Answered, Broken, Panel } from "../../ui/panel";
 import { Picks } from "../../ui/picks";
@@ -44,46 +44,40 @@ function askedOf(view: View): GapsRequest {
   };
 }
 
+function words(reason: string): string {
+  return reason.replaceAll("_", " ");
+}
+
+function tilesOf(found: Stories | undefined): Tile[] {
+  const names = ["Open now", "Stories", "Missing samples", "Reasons"] as const;
+  if (found === undefined) return names.map((name) => ({ name, value: "–" }));
+  const open = found.stories.filter((story) => story.end === null && !story.isExpected).length;
+  const reasons = Object.entries(found.reasons).sort((a, b) => b[1] - a[1]);
+  const others = reasons.slice(1, 3).map(([reason, count]) => `${words(reason)} ${count}`);
+  return [
+    {
+      name: names[0],
+      value: formatNumber(open),
+      than: open === 0 ? "nothing is missing" : "still missing",
+    },
+    { name: names[1], value: formatNumber(found.total), than: "in this window" },
+    {
+      name: names[2],
+      value: formatNumber(found.missing),
+      than: found.shed === 0 ? "none declared lost" : `${formatNumber(found.shed)} declared lost`,
+    },
+    { name: names[3], value: words(reasons[0]?.[0] ?? "none"), than: others.join(", ") },
+  ];
+}
+
 function Gaps({ view }: { view: View }) {
   const asked = askedOf(view);
   const query = useQuery(storiesQuery(asked));
   const names = useNames(query.data !== undefined);
   const found = query.data;
-  const open = found?.stories.filter((story) => story.end === null && !story.isExpected) ?? [];
-  const reasons = Object.entries(found?.reasons ?? {}).sort((a, b) => b[1] - a[1]);
   return (
     <>
-      <Tiles
-        label="Gaps in this window"
-        tiles={[
-          {
-            name: "Open now",
-            value: found === undefined ? "–" : formatNumber(open.length),
-            than: open.length === 0 ? "nothing is missing" : "still missing",
-          },
-          {
-            name: "Stories",
-            value: found === undefined ? "–" : formatNumber(found.total),
-            than: "in this window",
-          },
-          {
-            name: "Missing samples",
-            value: found === undefined ? "–" : formatNumber(found.missing),
-            than:
-              found === undefined || found.shed === 0
-                ? "none declared lost"
-                : `${formatNumber(found.shed)} declared lost`,
-          },
-          {
-            name: "Reasons",
-            value: reasons[0]?.[0].replaceAll("_", " ") ?? "none",
-            than: reasons
-              .slice(1, 3)
-              .map(([reason, count]) => `${reason.replaceAll("_", " ")} ${count}`)
-              .join(", "),
-          },
-        ]}
-      />
+      <Tiles label="Gaps in this window" tiles={tilesOf(found)} />
       <Panel
         title="Stories"
         sub={found === undefined ? "" : `${countOf(found.total, "gap")}, alike ones told together`}

@@ -150,12 +150,14 @@ function Filled({ cluster, rack, view, query, gpus, only }: FilledProps) {
         gpus={byId}
         {...(onlyCell === undefined ? {} : { only: onlyCell })}
       />
-      <Bands
-        ready={query.isFetched && gpus.length > 0}
-        filters={filters}
-        view={view}
-        of={rack === undefined ? `cluster ${cluster}` : `rack ${rack}`}
-      />
+      {(query.data !== undefined || query.error === null) && (
+        <Bands
+          ready={query.isFetched && gpus.length > 0}
+          filters={filters}
+          view={view}
+          of={rack === undefined ? `cluster ${cluster}` : `rack ${rack}`}
+        />
+      )}
       {query.data !== undefined && (
         <>
           <PlaceLists filters={filters} view={view} gpus={gpus} />
