@@ -27,8 +27,10 @@ from secondsight.query.request import Filters, parse_query
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.chdb import ChdbStore
+from secondsight.store.client import FlightStore
 from secondsight.store.failures import StoreBusy
 from secondsight.store.migrate import migrate
+from secondsight.store.serve import start_store_server
 from secondsight.store.tail import BEGIN, ROWS, Tail
 
 CATALOG = load_catalog()
@@ -308,13 +310,44 @@ def test_a_change_that_is_no_insert_begins_the_window_again(store: ChdbStore) ->
     insert_rows(store, [Row(T0, "GPU-a", {GAUGE: 1})])
     clock, metrics = ManualClock(T0 + 1000), SelfMetrics()
     with following(Near(store), clock, WIDE, metrics) as window:
-        table = settled(window).table("gpu_1s")
-        assert table is not None
-        assert table.rows == 1
+        assert rows_of(settled(window)) == 1
         store.query("TRUNCATE TABLE gpu_1s")
         window.settle()
-        assert settled(window).table("gpu_1s").rows == 0  # type: ignore[union-attr] # it is there once settled
+        assert rows_of(settled(window)) == 0
         assert metrics.value("live_restarts_total", reason="stale") == 1
+
+
+def test_a_window_over_the_socket_outlives_its_owner_and_is_never_used_while_it_may_lack_rows(
+    store: ChdbStore, tmp_path: Path
+) -> None:
+    emptied(store)
+    insert_rows(store, [Row(T0, "GPU-a", {GAUGE: 1})])
+    clock, metrics = ManualClock(T0 + 1000), SelfMetrics()
+    server = start_store_server(store, tmp_path / "run")
+    reader = FlightStore(tmp_path / "run" / "store.address")
+    try:
+        with following(reader, clock, WIDE, metrics) as window:
+            assert rows_of(settled(window)) == 1
+            insert_rows(store, [Row(T0 + 1000, "GPU-a", {GAUGE: 2}), Row(T0 + 1000, "GPU-b", {POWER: 2})])
+            assert rows_of(settled(window)) == 3
+            server.close()
+            window.settle()
+            assert window.table("gpu_1s") is None
+            insert_rows(store, [Row(T0 + 2000, "GPU-a", {GAUGE: 3})])
+            store.tail = Tail()  # as in another process
+            server = start_store_server(store, tmp_path / "run")
+            assert rows_of(settled(window, tries=1_000)) == 4
+            assert metrics.value("live_restarts_total", reason="away") >= 1
+    finally:
+        reader.close()
+        server.close()
+        store.tail = Tail()  # a server that is closed ends the followers of its store for good
+
+
+def rows_of(window: LiveWindow) -> int:
+    table = window.table("gpu_1s")
+    assert table is not None
+    return table.rows
 
 
 def test_a_slow_follower_is_cut_off_and_told_why(store: ChdbStore) -> None:
