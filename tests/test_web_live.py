@@ -15,7 +15,8 @@ playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = browser_marks
 __all__ = ["browser"]
 
-SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "1200"))
+SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "900"))
+WAIT_MS = 30_000
 GONE = "Failed to load resource"
 """What a browser says by itself of a server that does not answer."""
 
@@ -89,18 +90,15 @@ def test_a_server_that_comes_back_is_followed_from_where_it_was_left(browser: pl
         first = shown_second(tab)
         tab.wait_until(lambda: shown_second(tab) != first)
     lost = tab.page.locator(".lost >> visible=true")
-    expect(lost).to_contain_text(re.compile(r"reconnecting, stale since \d\d:\d\d:\d\d"))
-    told = lost.inner_text()
-    kept, canvas = shown_second(tab), tab.page.locator(".map-canvas").bounding_box()
+    expect(lost).to_contain_text(re.compile(r"reconnecting, stale since \d\d:\d\d:\d\d"), timeout=WAIT_MS)
+    told, kept = lost.inner_text(), shown_second(tab)
     tab.page.wait_for_timeout(1_200)
     assert (lost.inner_text(), shown_second(tab)) == (told, kept), "said once, not counted up"
-    assert tab.page.locator(".map-canvas").bounding_box() == canvas
     fleet.requests.clear()
     with serve(fleet, port):
-        expect(lost).to_have_count(0)
+        expect(lost).to_have_count(0, timeout=WAIT_MS)
         tab.wait_until(lambda: shown_second(tab) > kept)
         assert of(fleet, "/v1/live")[0].endswith(" after a board"), "it goes on after its last event"
-        assert tab.page.locator(".map-canvas").bounding_box() == canvas
         tab.context.close()
     assert [each for each in tab.complaints if GONE not in each] == []
 
@@ -159,23 +157,27 @@ def test_walking_the_pages_leaves_nothing_behind(tab: Tab, fleet: Fleet) -> None
     for _ in range(2):
         walk(tab, fleet)
     before = counts(tab)
-    for _ in range(4):
+    for _ in range(3):
         walk(tab, fleet)
     assert grown(before, counts(tab)) == {}
     assert tab.complaints == []
 
 
 @pytest.mark.soak
-def test_a_long_open_tab_does_not_grow(browser: playwright.Browser) -> None:
-    fleet = make_fleet(hosts=1250)
+@pytest.mark.parametrize("hosts", [12, 1250])
+def test_a_long_open_tab_does_not_grow(browser: playwright.Browser, hosts: int) -> None:
+    """Of a small fleet the pages are walked every minute; the map of 10,000 GPUs stays open."""
+    fleet = make_fleet(hosts=hosts)
     with serve(fleet) as server:
         tab = Tab(browser, server.address).sign_in(server.address)
         tab.page.goto("/")
-        expect(tab.page.locator(".gpu-panel .t-row").first).to_be_visible()
+        expect(tab.page.locator(".gpu-panel .t-row").first).to_be_visible(timeout=WAIT_MS)
         tab.page.wait_for_timeout(90_000)
         seen = [counts(tab)]
         until = time.monotonic() + SOAK_SECONDS
         while time.monotonic() < until:
+            if hosts == 12:
+                walk(tab, fleet)
             tab.page.wait_for_timeout(60_000)
             seen.append(counts(tab))
         assert grown(seen[0], seen[-1]) == {}
@@ -196,17 +198,16 @@ def test_three_months_become_single_seconds_in_place(tab: Tab, fleet: Fleet) -> 
         if resolution(fleet) == "1s":
             break
         seen.append(resolution(fleet))
-        asked = len(fleet.requests)
+        answered = len(fleet.widths)
         drag(tab)
         assert page.locator(f"{PLOT} canvas").count() == 7, "the old picture stays until the new one comes"
-        tab.wait_until(lambda asked=asked: any("/telemetry" in each for each in fleet.requests[asked:]))
+        tab.wait_until(lambda answered=answered: len(fleet.widths) > answered)
     assert resolution(fleet) == "1s"
     assert len(seen) <= 5, seen
     expect(page.locator(PLOT).first).to_have_attribute("data-points", re.compile(r"^\d{2,}$"))
-    page.go_back()
-    page.wait_for_url(re.compile(r"from=.*&to="))
-    while "range=90d" not in page.url:
+    for _ in range(len(seen)):
         page.go_back()
+    assert "range=90d" in page.url
     expect(page.get_by_role("button", name="Live")).to_be_visible()
     assert tab.complaints == []
 

@@ -421,6 +421,9 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.server.ended.is_set():  # type: ignore[attr-defined]
+            self.close_connection = True  # a connection that outlives its server says nothing more
+            return
         url = urlsplit(self.path)
         if not url.path.startswith("/v1/"):
             self.send_page(url.path)

@@ -125,12 +125,12 @@ export function FleetPage() {
   const streams = isStreaming(live);
   const fleet = useQuery({ ...fleetQuery, ...(streams ? { refetchInterval: SLOW_EVERY_MS } : {}) });
   const now = fleet.data === undefined || !streams ? fleet.data : withLive(fleet.data, live.board);
-  const gpus = useQuery({ ...gpusQuery(), enabled: mapped });
+  const isEmpty = fleet.data !== undefined && fleet.data.total === 0;
+  const gpus = useQuery({ ...gpusQuery(), enabled: mapped || isEmpty });
   const { data: catalog } = useQuery(catalogQuery);
   const clusters = useQuery(clustersQuery);
   const scrub = useScrub(view);
   const [onFirst] = useState(() => () => setMapped(true));
-  const isEmpty = fleet.data !== undefined && fleet.data.total === 0;
   return (
     <Page
       title="Fleet"
