@@ -25,8 +25,9 @@ from secondsight.query.live import LiveTables, where_of
 from secondsight.query.numbering import Union, Unions
 from secondsight.query.plan import SeriesPlan, Span
 from secondsight.query.request import Group
+from secondsight.query.rolled import rollup_windows
 from secondsight.query.rows import Figures
-from secondsight.query.windowed import Frame, LooksFarther, Rows, Windows, joined, raw_windows, rollup_windows
+from secondsight.query.windowed import Frame, LooksFarther, Rows, Windows, joined, raw_windows
 from secondsight.query.windows import IDENTITY
 from secondsight.store.coarse import FINEST
 from secondsight.store.schema import rollup_table

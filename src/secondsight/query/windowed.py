@@ -1,4 +1,4 @@
-"""Turn rows in memory into windows, the way `windows.py` does in SQL: one row per series, owner and base window.
+"""Turn rows of seconds in memory into windows, as `windows.py` does in SQL: one row per series, owner and base window.
 
 A sample covers its interval, cut at the next sample of its series and at the end of its base window. An increase
 belongs to the window of the later sample of a pair. Blocks must hold whole base windows.
@@ -9,8 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from secondsight.live.block import Column as LiveColumn
@@ -32,8 +30,6 @@ Admit = Callable[[LiveBlock], Bools | None]
 """Tells which rows of a block a question admits; None is all of them."""
 Owner = Callable[[LiveBlock, Rows], I64 | None]
 """Tells by number whose each of some rows is, as far as a question tells owners apart; None where it does not."""
-
-_COMPUTE: Any = pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +103,6 @@ def joined(parts: Sequence[Windows]) -> Windows:
     return Windows(owner=np.concatenate(owners) if owners else None, members=members, **plain)
 
 
-def rollup_windows(plan: SeriesPlan, frame: Frame, span: Span, admit: Admit, owner: Owner) -> list[Windows]:
-    """Return the windows of a range that 30 s rows give."""
-    return [found for block in frame.blocks if (found := _rolled(plan, block, span, admit, owner)) is not None]
-
-
 def raw_windows(plan: SeriesPlan, frame: Frame, span: Span, admit: Admit, owner: Owner) -> list[Windows]:
     """Return the windows of a range that 1 s rows give; the rows reach as far back as counters look, or are held.
 
@@ -170,7 +161,7 @@ def samples_of(plan: SeriesPlan, frame: Frame, span: Span, admit: Admit) -> Iter
     carried = None
     reach = Span(span.from_ms - plan.lookback_ms, span.to_ms)
     for block in frame.blocks:
-        found = _picked(block, block.column(plan.selected.metric.name), reach, admit)
+        found = picked(block, block.column(plan.selected.metric.name), reach, admit)
         if found is None:
             continue
         row, values = found
@@ -180,7 +171,7 @@ def samples_of(plan: SeriesPlan, frame: Frame, span: Span, admit: Admit) -> Iter
         yield _samples(plan, block, row, values, (span.from_ms, frame.no_boot, carried))
 
 
-def _picked(block: LiveBlock, column: LiveColumn, span: Span, admit: Admit) -> tuple[Rows, Values] | None:
+def picked(block: LiveBlock, column: LiveColumn, span: Span, admit: Admit) -> tuple[Rows, Values] | None:
     """Return which rows of a block count and their values: inside a range, with a value, admitted; None for none."""
     if not column.values.size:
         return None
@@ -200,7 +191,7 @@ def _picked(block: LiveBlock, column: LiveColumn, span: Span, admit: Admit) -> t
 def _samples(plan: SeriesPlan, block: LiveBlock, row: Rows, v: Values, past: tuple[int, int, _Carried]) -> Samples:
     from_ms, no_boot, carried = past
     series, t = block.series[row], block.t[row]
-    interval = np.maximum(_whole(block, "interval_ms", row).astype(np.int64), 1)
+    interval = np.maximum(whole(block, "interval_ms", row).astype(np.int64), 1)
     heads = np.flatnonzero(np.diff(series, prepend=-1))
     tails = np.append(heads[1:], series.size) - 1
     first, last = series[heads], series[tails]
@@ -210,7 +201,7 @@ def _samples(plan: SeriesPlan, block: LiveBlock, row: Rows, v: Values, past: tup
     end_ms = t // plan.base_ms * plan.base_ms + plan.base_ms
     before, new_epoch = v, np.zeros(1, np.bool_)
     if plan.selected.aggregate in PAIRED:
-        boot = _whole(block, "boot_id", row).astype(np.int64)
+        boot = whole(block, "boot_id", row).astype(np.int64)
         boot[boot == no_boot] = -1
         before, boot_before = _shifted(v, heads, carried.v[first]), _shifted(boot, heads, carried.boot[first])
         new_epoch = (boot != boot_before) & (boot >= 0) & (boot_before >= 0)
@@ -229,7 +220,7 @@ def _samples(plan: SeriesPlan, block: LiveBlock, row: Rows, v: Values, past: tup
         known=before_ms > 0,
         inside=t >= from_ms,
         cover_ms=np.minimum(np.minimum(interval, after - t), end_ms - t),
-        late=_whole(block, "ingest_time", row) - t > LATE_MS,
+        late=whole(block, "ingest_time", row) - t > LATE_MS,
         from_ms=from_ms,
     )
 
@@ -255,7 +246,7 @@ def _folded(plan: SeriesPlan, samples: Samples, owner: Owner) -> Windows:
         series=series[starts],
         window_ms=window[starts],
         owner=None if owners is None else owners[starts],
-        rank=_whole(samples.block, "source_rank", rows[starts]).astype(np.int64),
+        rank=whole(samples.block, "source_rank", rows[starts]).astype(np.int64),
         members=_sampled(plan, samples, inside, starts),
         slots=_sums(is_slot, starts),
         first_ms=t[starts],
@@ -306,104 +297,7 @@ def _changes(samples: Samples, inside: Rows) -> Bools:
     return found
 
 
-def _rolled(plan: SeriesPlan, block: LiveBlock, span: Span, admit: Admit, owner: Owner) -> Windows | None:
-    """Return the windows of the 30 s rows of one block."""
-    metric = plan.selected.metric
-    picked = _picked(block, block.column(f"{metric.name}_last"), span, admit)
-    if picked is None:
-        return None
-    row: Rows = picked[0]
-    samples = _whole(block, "samples", row).astype(np.int64)
-    if not samples.all():
-        row, samples = np.arange(block.size)[row][samples > 0], samples[samples > 0]
-    interval = np.maximum(_whole(block, "interval_ms", row).astype(np.int64), 1)
-    covered = _whole(block, "covered_ms", row).astype(np.int64)
-    other = _counts(block, "covered_other", metric.name, row)
-    slots = samples
-    if other is not None:
-        there, covered_other = other
-        slots = np.where(there, np.rint(covered_other / interval).astype(np.int64), samples)
-    nothing = np.zeros(samples.size, np.int64)
-    return Windows(
-        series=block.series[row],
-        window_ms=block.t[row],
-        owner=owner(block, row),
-        rank=_whole(block, "source_rank", row).astype(np.int64),
-        members=_stored(plan, block, row, covered),
-        slots=slots,
-        first_ms=_whole(block, "first_event_time", row),
-        last_ms=_whole(block, "last_event_time", row),
-        gaps=nothing,
-        late=nothing,
-        rows=nothing,
-    )
-
-
-def _stored(plan: SeriesPlan, block: LiveBlock, row: Rows, covered: I64) -> dict[str, Column]:
-    """Return the members of windows as their rows have them, as the right half of `members.py` says."""
-    name = plan.selected.metric.name
-    nothing = np.zeros(covered.size, np.int64)
-
-    def of(suffix: str) -> Column:
-        return _at(block, f"{name}_{suffix}", row)
-
-    def other(kind: str, otherwise: I64) -> I64:
-        found = _counts(block, kind, name, row)
-        return otherwise if found is None else np.where(*found, otherwise)
-
-    def floats(suffix: str) -> Column:
-        found = of(suffix)
-        return Column(found.values.astype(np.float64), found.present)
-
-    def paired() -> Column:
-        increase, span = of("increase"), other("increase_other", covered)
-        return Column(span if increase.present is None else np.where(increase.present, span, 0))
-
-    made: dict[str, Callable[[], Column]] = {
-        "weighted": lambda: of("sum"),
-        "covered": lambda: Column(other("covered_other", covered)),
-        "lowest": lambda: floats("min"),
-        "highest": lambda: floats("max"),
-        "latest": lambda: floats("last"),
-        "latest_at": lambda: Column(_whole(block, "last_event_time", row)),
-        "gained": lambda: of("increase"),
-        "paired": paired,
-        "resets": lambda: Column(other("resets", nothing)),
-        "changes": lambda: Column(other("changes", nothing)),
-    }
-    return {member.name: made[member.name]() for member in members_of(plan.selected.aggregate)}
-
-
-def _at(block: LiveBlock, name: str, row: Rows) -> Column:
-    """Return a column at some rows."""
-    column = block.column(name)
-    if column.rows is None:
-        return Column(column.values[row])
-    values, present = np.zeros(block.size, column.values.dtype), np.zeros(block.size, np.bool_)
-    values[column.rows], present[column.rows] = column.values, True
-    return Column(values[row], present[row])
-
-
-def _counts(block: LiveBlock, name: str, metric: str, row: Rows) -> tuple[Bools, I64] | None:
-    """Return which of some rows have a metric in a map, and what; None where none of the block has it."""
-    column = block.column(name)
-    if not len(column.values):
-        return None
-    maps = column.values
-    keys, offsets = maps.keys, maps.offsets.to_numpy()
-    keys = keys.cast(pa.string()) if pa.types.is_dictionary(keys.type) else keys
-    entries = np.flatnonzero(_COMPUTE.equal(keys, metric).to_numpy(zero_copy_only=False))
-    entries = entries[(entries >= offsets[0]) & (entries < offsets[-1])]
-    if not entries.size:
-        return None
-    place = np.searchsorted(offsets, entries, side="right") - 1
-    where = place if column.rows is None else column.rows[place]
-    values, present = np.zeros(block.size, np.int64), np.zeros(block.size, np.bool_)
-    values[where], present[where] = maps.items.to_numpy()[entries], True
-    return present[row], values[row]
-
-
-def _whole(block: LiveBlock, name: str, row: Rows) -> Values:
+def whole(block: LiveBlock, name: str, row: Rows) -> Values:
     """Return values of a column that every row has."""
     return block.values(name)[row]
 
