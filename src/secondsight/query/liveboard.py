@@ -155,7 +155,8 @@ def _order(reading: LiveReading, taken: Sequence[tuple[LiveBlock, Positions]], c
     codes = reading.series.codes("collector_id")
     collector = _joined([by_name[codes[block.series[rows]]] for block, rows in taken])
     high, low = (np.concatenate([block.version[half][rows] for block, rows in taken]) for half in (0, 1))
-    return np.lexsort((collector, low, high, keys))
+    arranged_by_all: Positions = np.lexsort((collector, low, high, keys))
+    return arranged_by_all
 
 
 def _figures(newest: _Newest, name: str, cells: int) -> F64:
