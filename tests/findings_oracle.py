@@ -50,7 +50,14 @@ def _holds(rule, value):
     return value >= rule.least if rule.least is not None else value <= rule.most
 
 
+def _tells(rule, value):
+    if rule.until is None or _holds(rule, value):
+        return True
+    return value <= rule.until if rule.least is not None else value >= rule.until
+
+
 def _lasting(rule, own):
+    own = [row for row in own if _tells(rule, row[rule.metrics[0].name])]
     made, lasting, before = [], None, None
     for row in own:
         time, held = row["event_time"], _holds(rule, row[rule.metrics[0].name])

@@ -168,6 +168,34 @@ def test_late_samples_move_split_and_retract(store, tenant):
     assert [ms(row["event_time"]) for row in event_rows(store, tenant, retracted=True)] == [T0 + 11_000]
 
 
+def test_a_card_that_wavers_at_its_limit_is_one_finding(store, tenant):
+    rig = Rig(store)
+    steady(tenant, rig, T0, 200, values=lambda second: {MARGIN: second % 3 if 10 <= second < 160 else 4})
+    rig.settle()
+    assert brief(check(store, tenant)) == [("gpu_thermal_finding", 5, "GPU-a", 12.0, 160.0, 1, "error")]
+
+
+def test_a_card_that_never_passed_its_limit_has_no_finding(store, tenant):
+    rig = Rig(store)
+    steady(tenant, rig, T0, 65, values=lambda second: {MARGIN: 1 + second % 3})
+    rig.settle()
+    assert check(store, tenant) == []
+
+
+def test_a_wavering_card_stays_over_its_limit_through_a_restart_and_late_samples(store, tenant):
+    rig = Rig(store)
+    steady(tenant, rig, T0, 50, values=lambda second: {MARGIN: 0 if second == 20 else 2})
+    rig.settle()
+    rig.restart()
+    steady(tenant, rig, T0 + 400_000, 70, first=60, values=lambda second: {MARGIN: 2 if second < 35 else 3})
+    rig.settle()
+    assert brief(check(store, tenant)) == [("gpu_thermal_finding", 5, "GPU-a", 20.0, 435.0, 1, "error")]
+    late = frame_bytes({("GPU-a", "", 0): {MARGIN: 7}}, [T0 + 100_000], sequence=500)
+    rig.send(late, tenant=tenant)
+    rig.settle()
+    assert brief(check(store, tenant)) == [("gpu_thermal_finding", 5, "GPU-a", 20.0, 100.0, 1, "error")]
+
+
 def test_a_finding_that_lasts_survives_a_restart_and_ends_once(store, tenant):
     rig = Rig(store)
     steady(tenant, rig, T0, 50, values=lambda second: {PENDING: int(second >= 20)})
@@ -211,6 +239,8 @@ def test_a_port_that_goes_down_is_told(store, tenant):
         ('metric="gpu_lost", grows=[[1, "error"]]', "does not fit"),
         ('metric="gpu_lost", is=[1], severity="error", colour="red"', "unknown key"),
         ('metrics=[], is=[1], severity="error"', "no metrics"),
+        ('metric="gpu_temperature_margin_celsius", most=0, until=-1, severity="error"', "lies beyond"),
+        ('metric="gpu_lost", is=[1], until=3, severity="error"', "until goes with"),
     ],
 )
 def test_a_line_that_is_nearly_right_is_refused(line, what):
@@ -225,7 +255,7 @@ CELLS = st.fixed_dictionaries(
     optional={
         REASONS: st.sampled_from([0, 4, 8, 64, 72, 96]),
         PENDING: st.integers(0, 1),
-        MARGIN: st.integers(-1, 2),
+        MARGIN: st.sampled_from([-1, 0, 1, 2, 3, 9]),
         UNCORRECTED: st.integers(0, 3),
         CORRECTED: st.sampled_from([0, 1, 5000]),
         ENERGY: st.integers(0, 400),

@@ -29,6 +29,7 @@ class FindingRule:
         levels: (from so many, severity), least first; one level of 0 for what lasts.
         what, action: Words for an operator; `what` may hold {count}.
         values, bits, unless, least, most: When it holds, in stored integers.
+        until: With `least` or `most`: it ends once this is reached; what lies between says nothing. None: at once.
         grows, restarts: A counter grew, or fell.
         change: It begins only where the sample before is known not to hold.
     """
@@ -46,6 +47,7 @@ class FindingRule:
     unless: int = 0
     least: float | None = None
     most: float | None = None
+    until: float | None = None
     grows: bool = False
     restarts: bool = False
     change: bool = False
@@ -109,6 +111,7 @@ def _rule(name: str, line: Mapping[str, Any], catalog: Catalog) -> FindingRule:
         unless=table.whole("unless", 0),
         least=_stored(metrics, table.number("least")),
         most=_stored(metrics, table.number("most")),
+        until=_stored(metrics, table.number("until")),
         grows=bool(grows),
         restarts=table.flag("restarts"),
         change=table.flag("change"),
@@ -142,6 +145,8 @@ def _broken_test(rule: FindingRule) -> tuple[str, str] | None:
         return "it has no test, or several", "one of is, bits, least, most, grows, restarts"
     if not {metric.rollup for metric in rule.metrics} <= set(_sets(rule)):
         return "its test does not fit the metric", "is and bits test states, least and most gauges, the others counters"
+    if rule.until is not None and not _is_beyond(rule, rule.until):
+        return "until goes with a bound and lies beyond it", "most=0, until=3: it ends at 3"
     if rule.change and not rule.values:
         return "change goes with is", "leave it out"
     return None
@@ -151,3 +156,9 @@ def _sets(rule: FindingRule) -> tuple[RollupSet, ...]:
     if rule.grows or rule.restarts:
         return (RollupSet.INCREASE,)
     return (RollupSet.STATE,) if rule.values or rule.bits else GAUGES
+
+
+def _is_beyond(rule: FindingRule, until: float) -> bool:
+    if rule.most is not None:
+        return until > rule.most
+    return rule.least is not None and until < rule.least

@@ -209,7 +209,7 @@ def load_next(
             "collectors": sorted({names[COLLECTOR] for names in some}),
             "entities": sorted({names[ENTITY] for names in some}),
         }
-        asked = f"{_FIRSTS} AND entity IN {{entities:Array(String)}} GROUP BY {', '.join(_SERIES)}"
+        asked = f" AND entity IN {{entities:Array(String)}} GROUP BY {', '.join(_SERIES)}"
         firsts = _firsts(store, state, rule, asked, whose, (end_ms, end_ms + NEXT_MS))
         found |= {number: each[0] for number, each in firsts.items()}
     return found
@@ -226,7 +226,7 @@ def load_firsts(
     tenant, _, cluster, _ = state.collectors.items[collectors[0]]
     names = [state.collectors.items[collector][-1] for collector in collectors]
     whose = {"tenant": tenant, "cluster": cluster, "collectors": names}
-    asked = f"{_FIRSTS} GROUP BY {', '.join(_SERIES)}, {START} ORDER BY next_ms"
+    asked = f" GROUP BY {', '.join(_SERIES)}, {START} ORDER BY next_ms"
     return _firsts(store, state, rule, asked, whose, reach_ms)
 
 
@@ -243,10 +243,11 @@ def _firsts(
     reach_ms: tuple[int, int],
 ) -> Firsts:
     name, place = rule.metrics[0].name, (whose["tenant"], whose["cluster"])
+    tells, bounds = _telling(rule)
     rows = store.query(
         f"SELECT {', '.join(_SERIES)}, min(toUnixTimestamp64Milli(event_time)) AS next_ms, "  # noqa: S608 - names from the catalogue
-        f"argMin({quoted(name)}, event_time) AS value FROM {raw_table(state.kind)} FINAL {asked}",
-        {**range_params(*place, reach_ms), "metric": name, **whose},
+        f"argMin({quoted(name)}, event_time) AS value FROM {raw_table(state.kind)} FINAL {_FIRSTS}{tells}{asked}",
+        {**range_params(*place, reach_ms), "metric": name, **whose, **bounds},
         FINAL,
     )
     found: Firsts = defaultdict(list)
@@ -256,3 +257,15 @@ def _firsts(
         for number, at_ms, held in zip(numbers, rows.column("next_ms").to_pylist(), holds, strict=True):
             found[number].append((at_ms, bool(held)))
     return found
+
+
+def _telling(rule: FindingRule) -> tuple[str, dict[str, float]]:
+    """Return the predicate for samples that say something, as `findings.telling`."""
+    bound = rule.most if rule.most is not None else rule.least
+    if rule.until is None or bound is None:
+        return "", {}
+    low, high = sorted((bound, rule.until))
+    return " AND ({metric:Identifier} <= {low:Float64} OR {metric:Identifier} >= {high:Float64})", {
+        "low": low,
+        "high": high,
+    }

@@ -77,6 +77,14 @@ class _Picked:
     times_ms: I64
     values: NDArray[Any]
 
+    def only(self, flags: Bools) -> "_Picked":
+        """Return some of the samples; series without any are left out."""
+        if flags.all():
+            return self
+        numbers = np.repeat(self.series, np.diff(np.append(self.heads, self.rows.size)))[flags]
+        heads = np.flatnonzero(np.diff(numbers, prepend=-1))
+        return _Picked(self.at, self.rows[flags], numbers[heads], heads, self.times_ms[flags], self.values[flags])
+
 
 class Detector:
     """The rules of one kind, by what of a rollup shows that a series may have one."""
@@ -150,8 +158,18 @@ def holding(rule: FindingRule, values: NDArray[Any]) -> Bools:
     return held
 
 
+def telling(rule: FindingRule, values: NDArray[Any]) -> Bools:
+    """Tell which values say something: between the bound and `until` of a rule none does."""
+    if rule.until is None:
+        return np.ones(values.shape, np.bool_)
+    over: Bools = values <= rule.until if rule.least is not None else values >= rule.until
+    return holding(rule, values) | over
+
+
 def episodes(rule: FindingRule, samples: Samples, series: Sequence[int], held: Callable[[int], bool]) -> list[Episode]:
     """Return what a window has of a lasting finding.
+
+    A series all of whose samples say nothing goes on as before.
 
     Args:
         rule: Which.
@@ -159,18 +177,23 @@ def episodes(rule: FindingRule, samples: Samples, series: Sequence[int], held: C
         series: To look at.
         held: Whether a series held right before the window.
     """
-    picked = _pick(samples, rule.metrics[0], series)
-    if picked is None:
+    whole = _pick(samples, rule.metrics[0], series)
+    if whole is None:
         return []
+    picked = whole.only(telling(rule, whole.values))
+    told, mute = picked.series.tolist(), sorted(set(whole.series.tolist()) - set(picked.series.tolist()))
+    going_on = [Episode(rule, number, None, None, 0, None, held(number)) for number in mute]
+    if not told:
+        return going_on
     holds = holding(rule, picked.values)
-    held_before = np.array([held(number) for number in picked.series.tolist()], np.bool_)
+    held_before = np.array([held(number) for number in told], np.bool_)
     if rule.change:
         held_before = held_before | _was_not_off(rule, samples, picked)
     begins = holds & ~pairs_before(holds, picked.heads, held_before)
     tails = np.append(picked.heads[1:], holds.size)
-    return [
+    return going_on + [
         _episode(rule, number, picked.times_ms[head:tail], holds[head:tail], begins[head:tail])
-        for number, head, tail in zip(picked.series.tolist(), picked.heads.tolist(), tails.tolist(), strict=True)
+        for number, head, tail in zip(told, picked.heads.tolist(), tails.tolist(), strict=True)
     ]
 
 
