@@ -1,6 +1,7 @@
 """What one tenant may ask: turns, rates, budgets, kept answers, tags, and clients that go away."""
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -27,6 +28,7 @@ from secondsight.query.cache import AnswerCache, Epoch, is_settled
 from secondsight.query.request import QueryText, parse_query
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
+from secondsight.store.statement import MUCH_PRIORITY
 
 CATALOG = load_catalog()
 GAUGE = "gpu_utilization_ratio"
@@ -278,6 +280,73 @@ def test_a_tenant_that_asks_little_never_waits_behind_those_that_ask_much():
     history = asyncio.run(_turns(LIMITS, [*script, ("quiet", "ask")]))
     assert len(history[-2]) == 3, "the last turn is kept for a tenant that has none running"
     assert history[-1].count("quiet") == 1
+
+
+def test_ten_that_ask_as_much_as_they_may_leave_an_eleventh_its_turn_each_time():
+    script = [(f"t{number % 10}", "ask") for number in range(40)] + [("t2", "done"), ("t2", "ask")]
+    for number in range(30):
+        busy = f"t{number % 10}"
+        script += [("quiet", "ask"), (busy, "done"), (busy, "ask"), ("quiet", "done"), (busy, "done"), (busy, "ask")]
+    limits = replace(LIMITS, at_once=3)
+    history = asyncio.run(_turns(limits, script))
+    asked = [running for (who, what), running in zip(script, history, strict=True) if (who, what) == ("quiet", "ask")]
+    assert all("quiet" in running for running in asked), "it begins at once, whoever else waits"
+    beside = [sum(name != "quiet" for name in running) for running in history[42:]]
+    assert max(beside) == limits.at_once - 1
+
+
+def test_questions_beside_others_have_a_share_of_the_cores_and_come_after_those_who_ask_little(make):
+    api = make(queries=8)
+    asked, query, tenant = [], api.store.query, api.services.admission._tenants["t1"]
+    api.store.query = lambda sql, params=None, settings=None: asked.append(settings) or query(sql, params, settings)
+
+    def manners():
+        asked.clear()
+        api.clock.move(10)
+        assert api.get("/v1/fleet").status_code == 200
+        return [{name: each[name] for name in ("max_threads", "priority") if name in each} for each in asked]
+
+    assert manners()
+    assert not any(manners())
+    api.services.admission._running += 2
+    share = {"max_threads": max((os.cpu_count() or 1) // 3, 1)}
+    assert [each for each in manners() if each != share] == []
+    tenant.running += 2
+    assert [each for each in manners() if each != share] == [], "nobody else asks"
+    api.services.admission._tenants["t2"].running += 1
+    assert [each for each in manners() if each != share | {"priority": MUCH_PRIORITY}] == []
+    tenant.running -= 2
+    api.services.admission._tenants["t2"].running -= 1
+    api.services.admission._running -= 2
+
+
+def test_a_page_that_asks_several_things_at_once_goes_before_those_that_used_much():
+    async def run():
+        clock = ManualClock()
+        admission, done = Admission(replace(LIMITS, at_once=3), clock), asyncio.Event()
+        began = []
+
+        async def ask(tenant):
+            async with admission.turn(tenant):
+                began.append(tenant)
+                await done.wait()
+
+        for tenant in ("t1", "t2"):
+            async with admission.turn(tenant):
+                clock.move(5)
+        tasks = [asyncio.create_task(ask(f"t{1 + number % 2}")) for number in range(8)]
+        await asyncio.sleep(0)
+        tasks += [asyncio.create_task(ask("page")) for _ in range(3)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        first = list(began)
+        done.set()
+        await asyncio.gather(*tasks)
+        return first, began
+
+    first, began = asyncio.run(run())
+    assert first == ["t1", "t2", "page"]
+    assert sorted(began) == ["page"] * 3 + ["t1"] * 4 + ["t2"] * 4
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("abcde"), st.sampled_from(["ask", "ask", "done"])), max_size=60)

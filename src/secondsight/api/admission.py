@@ -1,14 +1,16 @@
 """Say who may ask now: so many requests a second of a subject, so many questions and so much time of a tenant.
 
 Questions wait for a turn by tenant: next is the tenant that has fewest running, then the one that used least of late.
-The last free turn is kept for tenants that have none running, so that a tenant that asks little never waits behind
-those that ask much. Lives in one event loop.
+The last free turn is kept for tenants that ask little: with none running, and either one question alone or less than
+half of what those who ask now used on average. So they never wait behind those that ask much, however many these are;
+where all ask much it stays free, which costs nothing, as there is one turn more than cores. Lives in one event loop.
 """
 
 import asyncio
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from secondsight.clock import Clock
@@ -17,7 +19,17 @@ from secondsight.gateway.buckets import Bucket
 
 SUBJECTS_MAXIMUM = 20_000
 HALF_LIFE_SECONDS = 30.0
+LITTLE = 0.5
+"""Share of what others used on average, below which a tenant asks little."""
 MINUTE_SECONDS = 60.0
+
+
+_asks_much: ContextVar[bool] = ContextVar("asks_much", default=False)
+
+
+def asks_much() -> bool:
+    """Tell whether the question that is answered here is one of several of its tenant, while other tenants ask."""
+    return _asks_much.get()
 
 
 class Throttled(Rejected):
@@ -104,6 +116,7 @@ class Admission:
             message = "the questions of this tenant took more time than it has"
             raise Throttled("query_budget", message, wait_seconds)
         await self._enter(tenant)
+        _asks_much.set((tenant.running > 1 or bool(tenant.waiting)) and any(self._others(tenant)))
         started = self._clock.monotonic_seconds()
         try:
             yield
@@ -111,7 +124,7 @@ class Admission:
             self._leave(tenant_id, tenant, self._clock.monotonic_seconds() - started)
 
     async def _enter(self, tenant: _Tenant) -> None:
-        if not tenant.waiting and self._has_turn(tenant):
+        if not tenant.waiting and self._has_turn(tenant, asking=1):
             self._begin(tenant)
             return
         if len(tenant.waiting) >= self._limits.tenant_waiting:
@@ -150,7 +163,11 @@ class Admission:
     def _next(self) -> None:
         """Give free turns to those that wait."""
         while True:
-            able = [tenant for tenant in self._tenants.values() if tenant.waiting and self._has_turn(tenant)]
+            able = [
+                tenant
+                for tenant in self._tenants.values()
+                if tenant.waiting and self._has_turn(tenant, len(tenant.waiting))
+            ]
             if not able:
                 return
             tenant = min(able, key=lambda one: (one.running, self._used(one)))
@@ -159,11 +176,24 @@ class Admission:
                 self._begin(tenant)
                 waiting.set_result(None)
 
-    def _has_turn(self, tenant: _Tenant) -> bool:
+    def _has_turn(self, tenant: _Tenant, asking: int) -> bool:
+        """Tell whether a tenant may begin one of the questions that it has at hand."""
         if tenant.running >= self._limits.tenant_at_once:
             return False
         free = self._limits.at_once - self._running
-        return free > 1 or (free == 1 and (not tenant.running or self._limits.at_once == 1))
+        return free > 1 or (free == 1 and (self._limits.at_once == 1 or self._asks_little(tenant, asking)))
+
+    def _asks_little(self, tenant: _Tenant, asking: int) -> bool:
+        if tenant.running:
+            return False
+        if asking == 1:
+            return True
+        others = [self._used(one) for one in self._others(tenant)]
+        return bool(others) and self._used(tenant) < LITTLE * sum(others) / len(others)
+
+    def _others(self, tenant: _Tenant) -> Iterator[_Tenant]:
+        """Give the other tenants that ask now."""
+        return (one for one in self._tenants.values() if one is not tenant and (one.running or one.waiting))
 
     def _used(self, tenant: _Tenant) -> float:
         age = self._clock.monotonic_seconds() - tenant.used_at

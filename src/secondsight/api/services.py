@@ -3,8 +3,9 @@
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
@@ -18,7 +19,7 @@ from secondsight.access.retention import read_floors
 from secondsight.access.scope import Scope, scope_of
 from secondsight.access.sessions import session_identity
 from secondsight.access.tokens import Authenticator, unexpired
-from secondsight.api.admission import Admission, Limits, Throttled
+from secondsight.api.admission import Admission, Limits, Throttled, asks_much
 from secondsight.api.attempts import TOKEN, Attempts, address_of
 from secondsight.api.config import ApiConfig
 from secondsight.api.feed import FeedLimits, Feeds
@@ -46,6 +47,7 @@ from secondsight.query.plan import Span
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.question import asked_of
+from secondsight.store.statement import MUCH_PRIORITY
 from secondsight.store.views import tables_below
 
 COOKIE = "secondsight_session"
@@ -91,7 +93,9 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     """Return the services of an api over a store and a metadata store."""
     metrics = SelfMetrics()
     live = open_window(store, catalog, clock, config.live, metrics)
-    inventory = Inventory(store, clock) if live is None else Inventory(store, clock, live.settle)
+    admission = Admission(_limits(config), clock)
+    settle = _nothing if live is None else live.settle
+    inventory = Inventory(store, clock, settle, partial(_manners, admission, config))
 
     def planned(scope: Scope, span: Span) -> tuple[MaintenanceWindow, ...]:
         return windows_between(metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
@@ -128,7 +132,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         selfmetrics=metrics,
         audit=audit,
         attempts=Attempts(config.sign_in_address_failures, config.sign_in_account_failures, audit, metrics, clock),
-        admission=Admission(_limits(config), clock),
+        admission=admission,
         sql=statements,
         ask=AskService(statements, inventory, metadata, catalog, clock, make_model(config.model, os.environ)),
         boards=boards,
@@ -136,6 +140,18 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         issuer=None if config.oidc is None else Issuer(config.oidc, clock),
         feeds=Feeds(boards, clock, FeedLimits(config.live_streams, config.tenant_live_streams)),
     )
+
+
+def _manners(admission: Admission, config: ApiConfig) -> dict[str, Any]:
+    """Return how a statement runs beside others: on its share of the cores, and after those who ask little."""
+    found: dict[str, Any] = {"priority": MUCH_PRIORITY} if asks_much() else {}
+    if config.clickhouse is None and admission.running > 1:
+        found["max_threads"] = max((os.cpu_count() or 1) // admission.running, 1)
+    return found
+
+
+def _nothing() -> None:
+    """Do nothing: no window in memory follows."""
 
 
 def _limits(config: ApiConfig) -> Limits:

@@ -1,5 +1,6 @@
 """Say what questions may cost, and give them their turns: few at once, no tenant more than its share of them."""
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ class Budget:
         memory_bytes: What the engine may hold for one.
         result_bytes: Size of one result.
         threads: Threads of the engine for one.
-        at_once: Questions that run at once, of everybody together; further ones wait.
+        at_once: Questions that run at once, of everybody together; further ones wait. 0 stands for half of the cores
+            of this machine, one at least, so that they leave the other half to dashboards.
         at_once_per_tenant, at_once_per_user: Questions that run or wait; further ones are refused.
         waiting: Questions of everybody that wait.
         wait_seconds: How long one waits for its turn.
@@ -41,7 +43,7 @@ class Budget:
     memory_bytes: int = 2 << 30
     result_bytes: int = 64 << 20
     threads: int = 1
-    at_once: int = 2
+    at_once: int = 0
     at_once_per_tenant: int = 2
     at_once_per_user: int = 2
     waiting: int = 24
@@ -60,9 +62,20 @@ class Budget:
             Rejected: `bad_config`.
         """
         positive = (self.read_rows, self.read_bytes, self.seconds, self.memory_bytes, self.result_bytes, self.threads)
-        counts = (self.at_once, self.at_once_per_tenant, self.at_once_per_user, self.rows_per_second, self.refusals)
+        counts = (
+            self.running_at_once,
+            self.at_once_per_tenant,
+            self.at_once_per_user,
+            self.rows_per_second,
+            self.refusals,
+        )
         if min(*positive, *counts) <= 0:
             raise Rejected("bad_config", "every budget of questions in SQL must be positive")
+
+    @property
+    def running_at_once(self) -> int:
+        """Return how many questions run at once."""
+        return self.at_once or max((os.cpu_count() or 1) // 2, 1)
 
 
 class OverQuota(Rejected):
@@ -143,7 +156,7 @@ class Turns:
             raise _too_many("too many questions wait already")
 
     def _is_next(self, turn: Turn) -> bool:
-        if len(self._running) >= self._budget.at_once:
+        if len(self._running) >= self._budget.running_at_once:
             return False
         running = Counter(other.tenants for other in self._running)
         return turn is min(self._waiting, key=lambda other: running[other.tenants])

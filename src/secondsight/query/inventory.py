@@ -4,7 +4,7 @@ What was expected (entities, plans, allocations), how far the stream has come (p
 unmerged (rewrites). All of it is read under a scope, and kept per scope for a moment.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -62,12 +62,20 @@ class Inventory:
 
     Args:
         settle: Called whenever it was read how far the collectors have come, before anybody is told.
+        manners: Returns settings by which a statement leaves others their share now; its own settings go before them.
     """
 
-    def __init__(self, store: Store, clock: Clock, settle: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settle: Callable[[], None] = lambda: None,
+        manners: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._settle = settle
+        self._manners = manners
         self._lock = Lock()
         self._kept: dict[Hashable, tuple[float, Any]] = {}
         self._derived: dict[Hashable, tuple[tuple[Any, ...], Any]] = {}
@@ -182,7 +190,7 @@ class Inventory:
         Raises:
             Retryable, Permanent: As the store says.
         """
-        return self._store.query(statement.sql, statement.params, statement.settings)
+        return self._store.query(statement.sql, statement.params, {**self._manners(), **statement.settings})
 
     def _expected(self, kind: EntityKind, owners: Filters, scope: Scope) -> Any:
         whole, owned = scope.whole, scope.owned

@@ -13,7 +13,7 @@ ROWS = "arrow_rows"
 
 EXACT: dict[str, Any] = {"use_query_condition_cache": 0}
 """What every statement runs with: this cache loses rows of a table once a join found its right side empty."""
-READ_PRIORITY, QUESTION_PRIORITY = 1, 10
+READ_PRIORITY, MUCH_PRIORITY, QUESTION_PRIORITY = 1, 2, 10
 """What the engine runs first: a question of somebody outside pauses while a read of the platform itself runs."""
 DEADLINE_SECONDS = 60.0
 KILL_GRACE_SECONDS = 1.0
