@@ -22,15 +22,20 @@ from secondsight.lake.export import Means, Pace, TableExporter
 from secondsight.lake.layout import lake_tables
 from secondsight.lake.rewrite import Bound
 from secondsight.lake.tables import open_lake
+from secondsight.model import EntityKind
 from secondsight.query.cold import ColdTier
+from secondsight.query.cold_gaps import TieredGaps
+from secondsight.query.gapreader import GapReader
 from secondsight.query.inventory import Inventory
-from secondsight.query.request import parse_query
+from secondsight.query.plan import Span
+from secondsight.query.request import Filters, parse_query
 from secondsight.query.run import QueryRunner
 from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.blocks import newest_blocks
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.store.schema import tables
+from test_query_histograms import T0, put
 
 CATALOG = load_catalog()
 EDGE = 1_704_067_200_000
@@ -80,7 +85,7 @@ def rows() -> list[Row]:
                         interval=1000 if fast else 10_000,
                         boot="boot-1" if second < 5_000 else "boot-2",
                         team="red" if second < 3_600 else "blue",
-                        late_ms=300 if second % 500 else 90_000,
+                        late_ms=300 if second % 500 and not 3_580 <= second < 3_620 else 90_000,
                     )
                 )
             second += 1 if fast else 10
@@ -98,6 +103,18 @@ def fill(store) -> None:
         insert_rewrite(store, "gpu_1s", FROM, END, tenant, cluster)
     insert_seen(store, mine, FROM, END)
     roll_coarse(store, NOW, 5)
+    put_histograms(store)
+
+
+def put_histograms(store) -> None:
+    """Write buckets of a serving engine every 15 s: a reset now and then, a boot, and nothing around the edge."""
+    samples = []
+    for number in range((END - FROM) // 15_000):
+        if not 238 <= number < 243:
+            counts = (number % 100, 3 * (number % 100), number % 100 // 2, number % 7)
+            samples.append(((FROM - T0) // 1000 + 15 * number, counts, 0.5 * sum(counts)))
+    put(store, "t1", samples[:300])
+    put(store, "t1", samples[300:], boot="b2")
 
 
 def fill_lake(store, data: Path, prefix: str = "gpu_") -> None:
@@ -121,6 +138,7 @@ class Site:
         self.store = ChdbStore(folder / "hot", readers=4)
         fill(self.store)
         fill_lake(self.store, folder)
+        fill_lake(self.store, folder, "histograms_")
         self.pool = ColdPool(ColdConfig(), folder)
         self.floors: dict[str, int] = {}
 
@@ -133,6 +151,15 @@ class Site:
         scope = scope or scope_of("t1")
         is_ranking = fields.get("resolution") == "range" and fields.get("group_by") == "gpu"
         return runner.top(query, 9, scope) if is_ranking else runner.run(query, scope)
+
+    def gaps(self, span=None, pool=None):
+        """Return the gaps of one tenant's GPUs, and those that a backlog closed, with what is said of them."""
+        clock = ManualClock(NOW)
+        inventory = Inventory(self.store, clock)
+        cold = ColdTier(pool or self.pool, lambda: self.floors, inventory)
+        gaps = TieredGaps(GapReader(inventory, clock, lambda _scope, _span: ()), inventory, cold)
+        asked = (EntityKind.GPU, Filters(), span or Span(FROM, END), scope_of("t1"))
+        return gaps.read(*asked), gaps.filled(*asked)
 
     def close(self) -> None:
         self.pool.close()

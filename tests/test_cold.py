@@ -14,13 +14,14 @@ from secondsight.lake.cold_pool import ColdPool
 from secondsight.lake.cold_request import ColdRequest, Reach
 from secondsight.lake.config import CatalogConfig
 from secondsight.store.failures import QueryLimited
+from test_query_histograms import LATENCY
 
-FINE = {"gpu_1s": EDGE}
+FINE = {"gpu_1s": EDGE, "histograms_1s": EDGE}
 FLOORS = {
     "seconds": FINE,
     "fine": FINE | {"gpu_30s": EDGE},
     "all": FINE | {"gpu_30s": EDGE, "gpu_5m": EDGE, "gpu_1h": EDGE, "gpu_1d": EDGE},
-    "gone": dict.fromkeys(("gpu_1s", "gpu_30s", "gpu_5m", "gpu_1h", "gpu_1d"), END + 86_400_000),
+    "gone": dict.fromkeys(("gpu_1s", "gpu_30s", "gpu_5m", "gpu_1h", "gpu_1d", "histograms_1s"), END + 86_400_000),
 }
 """Name -> table -> from when on the hot store has every row."""
 
@@ -74,26 +75,45 @@ WIDER = [
     (COUNTER, {"resolution": "90s", "cluster": ("c1",), "group_by": "cluster"}),
     (GAUGE, {"resolution": "15m", "from_": str(FROM), "to": str(EDGE)}),
     (GAUGE, {"resolution": "1h", "timezone": "Asia/Kathmandu", "group_by": "cluster"}),
+    (GAUGE, {"resolution": "range", "group_by": "cluster", "from_": str(EDGE - 300_000), "to": str(EDGE + 300_000)}),
+    *(
+        (LATENCY, {"aggregate": aggregate, "resolution": resolution, "group_by": "cluster"})
+        for aggregate, resolution in product(["p95", "avg", "rate", "count"], ["1m", "1h", "range"])
+    ),
 ]
-"""Filters, several metrics at once, edges, resolutions between the stored ones."""
+"""Filters, several metrics at once, edges, resolutions between the stored ones, histograms."""
 
 
 @pytest.fixture(scope="module")
 def before(site: Site):
-    """What the hot store answers while it has everything."""
-    return [comparable(site.ask(metric, **fields)) for metric, fields in [*QUESTIONS, *WIDER]]
+    """What the hot store answers while it has everything, and which gaps there are."""
+    return [comparable(site.ask(metric, **fields)) for metric, fields in [*QUESTIONS, *WIDER]], told(site)
+
+
+def told(site: Site):
+    """Return gaps with their reasons, and what a backlog closed."""
+    found, filled = site.gaps()
+    gaps = [(one.gap.key, one.gap.start_ms, one.gap.end_ms, one.gap.expected, one.reason) for one in found.gaps]
+    return gaps, filled[0]
 
 
 @pytest.mark.parametrize("name", FLOORS)
 def test_answers_are_the_same_whichever_tier_they_are_of(site, before, name):
-    assert any(series for series, *_ in before)
+    answers, (gaps, filled) = before
+    assert all(series for series, *_ in answers)
+    assert any(start_ms < EDGE < end_ms for _, start_ms, end_ms, *_ in gaps)
+    assert filled
     drop(site, FLOORS[name])
     differing = []
-    for (metric, fields), wanted in zip([*QUESTIONS, *WIDER], before, strict=True):
+    for (metric, fields), wanted in zip([*QUESTIONS, *WIDER], answers, strict=True):
         answer = site.ask(metric, **fields)
         if comparable(answer) != wanted:
             differing.append((metric, fields, answer.tier, answer.warnings, comparable(answer), wanted))
     assert not differing, (len(differing), [each[:4] for each in differing], differing[0])
+    assert told(site) == (gaps, filled)
+    found, closed = site.gaps()
+    assert found.tier == closed[1] == ("cold" if name == "gone" else "hot+cold")
+    assert not found.missing
 
 
 SCOPES = {
@@ -138,7 +158,13 @@ def test_a_lake_that_is_away_makes_the_answer_partial(site, tmp_path):
     site.floors = FLOORS["seconds"]
     broken = ColdPool(ColdConfig(CatalogConfig(uri=f"sqlite:///{tmp_path}/none/catalog.sqlite")), tmp_path)
     answer = site.ask(GAUGE, resolution="10s", pool=broken)
+    found, closed = site.gaps(pool=broken)
+    latency = site.ask(LATENCY, resolution="1m", group_by="cluster", pool=broken)
     broken.close()
+    assert latency.partial
+    assert found.missing
+    assert closed[2]
+    assert all(one.gap.end_ms > EDGE for one in found.gaps)
     assert answer.partial
     assert answer.tier == "hot"
     assert any("lake" in warning for warning in answer.warnings)

@@ -1,7 +1,7 @@
 """Serve gaps with their reasons, and the planned work that makes some of them no findings."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query
 from pydantic import Field
@@ -78,7 +78,11 @@ class StoryAnswer(Shape):
 
 
 class GapPage(Shape):
-    """A page of gaps, or of stories; `missing` and `shed` count slots of all of them."""
+    """A page of gaps, or of stories; `missing` and `shed` count slots of all of them.
+
+    `tier` says where rows were read: `hot`, `cold` or `hot+cold`. `partial` says that a part of the range could not be
+    read; gaps are told of the rest alone, and `warnings` say why.
+    """
 
     gaps: list[GapAnswer]
     stories: list[StoryAnswer] | None = None
@@ -86,6 +90,9 @@ class GapPage(Shape):
     missing: int
     shed: int
     reasons: dict[str, int]
+    tier: str = "hot"
+    partial: bool = False
+    warnings: list[str] = []
     next_cursor: str | None
 
 
@@ -117,7 +124,7 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     if asked.filled:
-        return _filled_page(services.gaps.filled(kind, filters, span, scope), kind, (start, end))
+        return _filled_page(*services.gaps.filled(kind, filters, span, scope), kind, (start, end))
     wanted = _reasons(asked.reason)
     found = services.gaps.read(kind, filters, span, scope)
     mine = [one for one in found.gaps if one.reason in wanted]
@@ -130,6 +137,7 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
         missing=sum(one.gap.expected for one in mine),
         shed=sum(one.gap.expected for one in mine if one.reason is Reason.SHED),
         reasons={reason: count for reason in Reason if (count := sum(one.reason is reason for one in mine))},
+        **_read_from(found.tier, found.missing),
         next_cursor=next_cursor(end, len(items)),
     )
 
@@ -315,7 +323,12 @@ def _gap(one: Explained, kind: EntityKind) -> GapAnswer:
     )
 
 
-def _filled_page(found: Sequence[Filled], kind: EntityKind, page: tuple[int, int]) -> GapPage:
+def _read_from(tier: str, missing: str) -> dict[str, Any]:
+    """Return what an answer says of where its rows were read."""
+    return {"tier": tier, "partial": bool(missing), "warnings": [missing] if missing else []}
+
+
+def _filled_page(found: Sequence[Filled], tier: str, missing: str, kind: EntityKind, page: tuple[int, int]) -> GapPage:
     start, end = page
     return GapPage(
         gaps=[_filled(one, kind) for one in found[start:end]],
@@ -323,6 +336,7 @@ def _filled_page(found: Sequence[Filled], kind: EntityKind, page: tuple[int, int
         missing=0,
         shed=0,
         reasons={Reason.NETWORK: len(found)} if found else {},
+        **_read_from(tier, missing),
         next_cursor=next_cursor(end, len(found)),
     )
 

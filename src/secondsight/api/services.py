@@ -38,6 +38,7 @@ from secondsight.live.window import LiveWindow
 from secondsight.query.board import BoardSource, StoreBoards
 from secondsight.query.cache import AnswerCache, CachedRunner
 from secondsight.query.cold import ColdTier
+from secondsight.query.cold_gaps import TieredGaps
 from secondsight.query.fleet import FleetReader
 from secondsight.query.gapreader import GapReader
 from secondsight.query.health import HealthReader
@@ -67,7 +68,7 @@ class Services:
     authenticator: Authenticator
     inventory: Inventory
     runner: CachedRunner
-    gaps: GapReader
+    gaps: TieredGaps
     fleet: FleetReader
     health: HealthReader
     selfmetrics: SelfMetrics
@@ -103,11 +104,11 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
     audit = AuditLog(metadata)
     stored = StoreBoards(inventory)
     boards: BoardSource = stored if live is None else LiveBoards(inventory, live, stored)
-    gaps = GapReader(inventory, clock, planned)
     pool = ColdPool(config.cold, config.data)
     if read_floors(metadata):
         pool.warm()
     cold = ColdTier(pool, lambda: read_floors(metadata), inventory)
+    gaps = TieredGaps(GapReader(inventory, clock, planned), inventory, cold)
     runner = QueryRunner(store, clock, inventory, gaps, cold, live)
     statements = SqlService(
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),

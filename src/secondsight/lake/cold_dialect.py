@@ -30,6 +30,15 @@ MACROS = (
     "groupArrayIf(x, c) AS coalesce(list(x) FILTER (WHERE c), [])",
     "arraySort(l) AS list_sort(l)",
     "roundDown(t, l) AS list_max(list_filter(l, lambda x: x <= t))",
+    "minIf(x, c) AS (min(x) FILTER (WHERE c))",
+    "maxIf(x, c) AS (max(x) FILTER (WHERE c))",
+    "arrayResize(l, n) AS list_resize(l, n, 0)",
+    "list_fell(late, early) AS "
+    "coalesce(list_bool_or(list_transform(range(1, len(late) + 1), lambda i: late[i] < early[i])), false)",
+    "list_grown(late, early) AS list_transform(range(1, len(late) + 1), lambda i: greatest(late[i] - early[i], 0))",
+    "list_sums(lists) AS list_transform(range(1, coalesce(list_max(list_transform(lists, lambda l: len(l))), 0) + 1), "
+    "lambda i: CAST(coalesce(list_sum(list_transform(lists, lambda l: l[i])), 0) AS BIGINT))",
+    "sumForEach(x) AS list_sums(list(x))",
     "uniqExact(x) AS count(DISTINCT x)",
     "toUnixTimestamp64Milli(t) AS epoch_ms(t)",
     "toUnixTimestamp(t) AS (epoch_ms(t) // 1000)",
@@ -63,6 +72,8 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         ),
         (r"\b(resets|changes|state_ms|quality)\[(\$\w+)\]", r"coalesce(\1[\2], 0)"),
         (r"\bgroupArrayIf\(\((\w+), (\w+)\)", r"groupArrayIf([\1, \2]"),
+        (r"\barrayExists\(\(late, early\) -> late < early, (\w+), (\w+)\)", r"list_fell(\1, \2)"),
+        (r"\barrayMap\(\(late, early\) -> if\(late >= early, .+?, (\w+), (\w+)\)", r"list_grown(\1, \2)"),
     )
 )
 _TABLE = re.compile(r'\bFROM "(\w+)"( FINAL)?')

@@ -19,7 +19,6 @@ from secondsight.access.scope import Scope
 from secondsight.lake.cold_request import ColdRequest, Reach
 from secondsight.process.cells import WINDOW_MS
 from secondsight.query.compile import compile_beside, compile_series
-from secondsight.query.coverage import GAP_MS, GAP_SLOTS, Held
 from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Leg, SeriesPlan, Span
 from secondsight.query.request import Filters
@@ -168,6 +167,13 @@ def pieces_of(plan: SeriesPlan, floors: Floors, now_ms: int) -> Pieces:
     return Pieces(limited(once, plan.span.from_ms, start_ms), limited(plan, end_ms, plan.span.to_ms), parts)
 
 
+def parts_of(plan: SeriesPlan, floors: Floors) -> tuple[SeriesPlan | None, SeriesPlan | None]:
+    """Return what the lake and what the hot store read of a plan whose figures are made of the rows of both."""
+    cut_ms, span = cut_of(plan, floors), plan.span
+    cold = _kept(plan, span.from_ms, cut_ms) if span.from_ms < cut_ms else None
+    return cold, _kept(plan, cut_ms, span.to_ms) if cut_ms < span.to_ms else None
+
+
 def _runs_through(plan: SeriesPlan, cut_ms: int, now_ms: int) -> bool:
     """Tell whether a window has parts on both sides: the lake may not have the rest of it yet."""
     _, end_ms = _window_around(plan, cut_ms)
@@ -196,7 +202,7 @@ def limited(plan: SeriesPlan, from_ms: int, to_ms: int) -> SeriesPlan | None:
     return replace(_kept(plan, from_ms, to_ms), span=span, due_ms=min(plan.due_ms, span.to_ms))
 
 
-def joined(cold: Figures, hot: Figures, interval_ms: int, *, counts_gaps: bool) -> Figures:
+def joined(cold: Figures, hot: Figures, *, counts_gaps: bool) -> Figures:
     """Return what both sides of a cut gave as one: series end to end, counts added up, the gap between them counted."""
     series: dict[tuple[tuple[str, str], ...], list[Any]] = {}
     for labels, times, values in (*cold.cut, *hot.cut):
@@ -206,20 +212,13 @@ def joined(cold: Figures, hot: Figures, interval_ms: int, *, counts_gaps: bool) 
     cut = [_end_to_end(parts) for _, parts in sorted(series.items())]
     held = dict(cold.held)
     for key, found in hot.held.items():
-        held[key] = _both(held[key], found, interval_ms, counts_gaps=counts_gaps) if key in held else found
+        held[key] = held[key].before(found, counts_gaps=counts_gaps) if key in held else found
     return Figures(cut, held, cold.late + hot.late, cold.rows + hot.rows)
 
 
 def _end_to_end(parts: Sequence[Any]) -> Any:
     labels = parts[0][0]
     return labels, np.concatenate([part[1] for part in parts]), np.concatenate([part[2] for part in parts])
-
-
-def _both(before: Held, after: Held, interval_ms: int, *, counts_gaps: bool) -> Held:
-    """Return what the tables hold of one entity on both sides of a cut."""
-    missing = after.first_ms - before.last_ms > interval_ms + max(GAP_SLOTS * interval_ms, GAP_MS)
-    gaps = before.inner_gaps + after.inner_gaps + (1 if counts_gaps and missing else 0)
-    return Held(before.slots + after.slots, before.first_ms, after.last_ms, gaps)
 
 
 def _kept(plan: SeriesPlan, from_ms: int, to_ms: int) -> SeriesPlan:
@@ -230,7 +229,7 @@ def _kept(plan: SeriesPlan, from_ms: int, to_ms: int) -> SeriesPlan:
     rollup = None if plan.rollup is None else _common(plan.rollup, from_ms, to_ms)
     head = None if plan.head is None else _common(plan.head, from_ms, to_ms)
     raw = None if plan.raw is None else _common(plan.raw, from_ms, to_ms)
-    return replace(plan, head=head, rollup=rollup, legs=legs, raw=raw)
+    return replace(plan, head=head, rollup=rollup, legs=legs, raw=raw, is_part=True)
 
 
 def _ranges(plan: SeriesPlan) -> list[tuple[str, Span, int, int]]:

@@ -6,13 +6,15 @@ A tier that cannot be read makes an answer partial, and the answer says which; w
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from secondsight.access.scope import Scope
 from secondsight.errors import Retryable
-from secondsight.query.cold import ColdTier, Floors, Pieces, Read, cut_of, joined, pieces_of
+from secondsight.query.cold import ColdTier, Floors, Pieces, Read, cut_of, joined, parts_of, pieces_of
 from secondsight.query.plan import SeriesPlan, Situation
 from secondsight.query.rows import Figures
+from secondsight.query.statement import Statement
 
 NOTHING = Figures([], {}, 0, 0)
 
@@ -62,8 +64,47 @@ def read_tiers(
     answers = []
     for number, plan in enumerate(plans):
         parts = [*cold_figures.get(number, []), *([hot_figures[number]] if number in hot_figures else [])]
-        answers.append(_joined(parts, plan, situation))
+        answers.append(_joined(parts, plan))
     return answers
+
+
+def read_parts(
+    plan: SeriesPlan,
+    scope: Scope,
+    cold: ColdTier | None,
+    stores: tuple[Read, Callable[[SeriesPlan], Statement]],
+    tiers: Tiers,
+) -> list[Any]:
+    """Return the rows of a plan out of each tier that has some, in order of time; they add up.
+
+    Args:
+        plan: What is read.
+        scope: What may be read.
+        cold: The lake; None where there is none.
+        stores: Reads the hot store; returns the statement for a part of the plan.
+        tiers: Is told which were read.
+
+    Raises:
+        Retryable: The hot store is away or busy.
+        Rejected: It would cost more than one question may.
+    """
+    hot, make = stores
+    older, newer = (None, plan) if cold is None else parts_of(plan, cold.floors())
+    found = []
+    if cold is not None and older is not None:
+        try:
+            found.append(cold.reader(older.span, older.lookback_ms, older.filters, scope)(make(older)))
+            tiers.read.add("cold")
+        except Retryable as error:
+            tiers.missing = _away(error)
+    if newer is not None:
+        found.append(hot(make(newer)))
+        tiers.read.add("hot")
+    return found
+
+
+def _away(error: Retryable) -> str:
+    return f"the lake could not be read, what it holds of this range is missing: {error}"
 
 
 def _cold_figures(
@@ -87,7 +128,7 @@ def _cold_figures(
                 found[number].append(_across(piece.across, scope, cold, read_plans))
                 tiers.read |= {"hot", "cold"}
     except Retryable as error:
-        tiers.missing = f"the lake could not be read, what it holds of this range is missing: {error}"
+        tiers.missing = _away(error)
     return found
 
 
@@ -97,8 +138,6 @@ def _across(parts: tuple[SeriesPlan, SeriesPlan], scope: Scope, cold: ColdTier, 
     return read_plans([first], lambda _statement: cold.across(first, second, scope))[0]
 
 
-def _joined(parts: Sequence[Figures], plan: SeriesPlan, situation: Situation) -> Figures:
-    figures = parts[0] if parts else NOTHING
-    for part in parts[1:]:
-        figures = joined(figures, part, situation.interval_ms, counts_gaps=plan.rollup is None)
-    return figures
+def _joined(parts: Sequence[Figures], plan: SeriesPlan) -> Figures:
+    counts_gaps = plan.rollup is None
+    return reduce(lambda before, after: joined(before, after, counts_gaps=counts_gaps), parts) if parts else NOTHING

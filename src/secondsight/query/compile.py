@@ -17,9 +17,9 @@ from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import (
     IDENTITY,
     OWNERS,
-    QUALITY_COLUMNS,
     keys,
     quality_columns,
+    quality_names,
     samples,
     windows,
     with_products,
@@ -101,10 +101,11 @@ def compile_beside(plan: SeriesPlan, scope: Scope) -> Statement:
     tables.check_metric(plan.selected.metric.name)
     if plan.selected.aggregate in QUANTILES:
         source = samples(plan, plan.raw or plan.span, tables, parameters)
-        return Statement(select([*keys(plan), *_SAMPLE_COLUMNS, *_SAMPLE_FLAGS], source)[1:-1], parameters.values())
+        columns = [*keys(plan), *_SAMPLE_COLUMNS, "head", *_SAMPLE_FLAGS]
+        return Statement(select(columns, source)[1:-1], parameters.values())
     names = [member.name for member in members_of(plan.selected.aggregate)]
     members = [f"{_travelling(name, plan)} AS all_{name}" for name in names]
-    quality = [f"{text.replace(' AS ', ' AS all_')}" for text in _MERGED_QUALITY]
+    quality = [f"{text.replace(' AS ', ' AS all_')}" for text in _merged_quality(plan)]
     columns = [*keys(plan), f"{bucket('window_ms', plan, parameters)} AS all_window_ms", *members, *quality]
     group = f"GROUP BY {', '.join([*keys(plan), 'all_window_ms'])}"
     return Statement(select(columns, windows(plan, tables, parameters), tail=[group])[1:-1], parameters.values())
@@ -121,7 +122,7 @@ def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, bes
         *dict.fromkeys([*IDENTITY, *labels]),
         f"{bucket('window_ms', plan, parameters)} AS bucket_ms",
         f"{_merged(plan.selected.aggregate)} AS figure",
-        *_quality(plan, parameters),
+        *_quality(plan, parameters, beside),
         "grouping(bucket_ms) AS is_entity",
     ]
     sets = f"GROUP BY GROUPING SETS (({', '.join(['bucket_ms', *labels])}), ({', '.join(IDENTITY)}))"
@@ -174,15 +175,15 @@ def _source(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, besi
 def _with_windows(plan: SeriesPlan, source: str, beside: str) -> str:
     """Return the windows of a plan and those that another store gave, as `compile_beside` names them."""
     names = [*keys(plan), "window_ms", *(member.name for member in members_of(plan.selected.aggregate))]
-    there = [f"all_{name} AS {name}" for name in ("window_ms", *QUALITY_COLUMNS)]
+    there = [f"all_{name} AS {name}" for name in ("window_ms", *quality_names(plan))]
     members = [f"{_arrived(member.name, plan)} AS {member.name}" for member in members_of(plan.selected.aggregate)]
-    mine = select([*names, *QUALITY_COLUMNS], source)
+    mine = select([*names, *quality_names(plan)], source)
     theirs = select([*keys(plan), there[0], *members, *there[1:]], quoted(beside))
     return f"({mine} UNION ALL {theirs})"
 
 
 def _with_samples(plan: SeriesPlan, source: str, beside: str) -> str:
-    names = [*keys(plan), *_SAMPLE_COLUMNS]
+    names = [*keys(plan), *_SAMPLE_COLUMNS, "head"]
     mine = select([*names, *_SAMPLE_FLAGS], source)
     theirs = select([*names, *(f"{name} = 1 AS {name}" for name in _SAMPLE_FLAGS)], quoted(beside))
     return f"({mine} UNION ALL {theirs})"
@@ -204,7 +205,7 @@ def _entity_averages(plan: SeriesPlan, source: str, parameters: Parameters) -> s
         *keys(plan),
         f"{bucket('window_ms', plan, parameters)} AS output_ms",
         f"{AVERAGE} AS average",
-        *_MERGED_QUALITY,
+        *_merged_quality(plan),
     ]
     averages = select(columns, source, tail=[f"GROUP BY {', '.join([*keys(plan), 'output_ms'])}"])
     return select(["*", "output_ms AS window_ms"], averages)
@@ -216,8 +217,27 @@ def _merged(aggregate: Aggregate) -> str:
     return f"toFloat64({MERGED[aggregate]})"
 
 
-def _quality(plan: SeriesPlan, parameters: Parameters) -> Sequence[str]:
-    return quality_columns(plan, parameters) if plan.selected.aggregate in QUANTILES else _MERGED_QUALITY
+def _quality(plan: SeriesPlan, parameters: Parameters, beside: str) -> Sequence[str]:
+    of_samples = plan.selected.aggregate in QUANTILES
+    found = quality_columns(plan, parameters) if of_samples else _merged_quality(plan)
+    if not beside or plan.raw is None:
+        return found
+    last, cut = "t" if of_samples else "last_ms", parameters.bind(plan.raw.to_ms, "Int64")
+    seam = f"toInt64({_is_apart(last, cut)})"
+    return [
+        f"{text.removesuffix(' AS gaps')} + {seam} AS gaps" if text.endswith(" AS gaps") else text for text in found
+    ]
+
+
+def _is_apart(last: str, cut: str) -> str:
+    """Return whether a gap lies over the instant at which two stores' rows meet, which neither of them knows of."""
+    behind = f"{last} >= {cut}"
+    first = f"minIf(head, {behind})"
+    return f"ifNull({first}[1] - maxIf({last}, NOT ({behind})) > {first}[2], false) AND countIf(NOT ({behind})) > 0"
+
+
+def _merged_quality(plan: SeriesPlan) -> Sequence[str]:
+    return (*_MERGED_QUALITY, "min(head) AS head") if plan.is_part else _MERGED_QUALITY
 
 
 def _with_models(plan: SeriesPlan, source: str, tables: ScopedTables) -> str:

@@ -78,12 +78,25 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the tables hold of one entity or part; times of its first and last sample."""
+    """What the tables hold of one entity or part.
+
+    Attributes:
+        first_ms, last_ms: Times of its first and last sample.
+        inner_gaps: Gaps between them.
+        reach_ms: Longest time before the first one that is no gap; 0 where it was not asked.
+    """
 
     slots: int
     first_ms: int
     last_ms: int
     inner_gaps: int
+    reach_ms: int = 0
+
+    def before(self, later: "Held", *, counts_gaps: bool) -> "Held":
+        """Return what is held over this range and a later one; with `counts_gaps`, one between both counts."""
+        is_apart = counts_gaps and later.first_ms - self.last_ms > later.reach_ms
+        gaps = self.inner_gaps + later.inner_gaps + int(is_apart)
+        return Held(self.slots + later.slots, self.first_ms, later.last_ms, gaps, self.reach_ms)
 
 
 _NO_LACK = Lack()
@@ -123,7 +136,9 @@ def stretches_of(expected: Any, span: Span, due_ms: int) -> dict[Key, Stretch]:
 
 def held_of(stored: Any) -> dict[Key, Held]:
     """Return what the tables hold, by entity and part."""
-    columns = (_integers(stored, name).tolist() for name in ("slots", "first_ms", "last_ms", "gaps"))
+    columns = [_integers(stored, name).tolist() for name in ("slots", "first_ms", "last_ms", "gaps")]
+    if "head" in stored.column_names:
+        columns.append([reach_ms for _, reach_ms in stored["head"].to_pylist()])
     return {key: Held(*row) for key, row in zip(keys_of(stored), zip(*columns, strict=True), strict=True)}
 
 

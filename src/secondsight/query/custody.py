@@ -59,7 +59,7 @@ def gap_line(body: Body) -> str:
     shown = len(body["gaps"]) or len(body["stories"] or ())
     reasons = ", ".join(f"{count} {reason}" for reason, count in body["reasons"].items())
     parts = [f"{shown} of {body['total']}", f"{body['missing']:,} slots missing, {body['shed']:,} of them shed"]
-    return "; ".join([*parts, *([reasons] if reasons else [])])
+    return "; ".join([*parts, *([reasons] if reasons else []), *body["warnings"]])
 
 
 def _time_columns(table: Table) -> None:

@@ -14,8 +14,9 @@ from secondsight.query.gaps import Gap, Places, key_of, pair_of, places_of
 from secondsight.query.inventory import OPEN_END_MS, Inventory
 from secondsight.query.plan import Span
 from secondsight.query.reasons import SLACK_MS, Beat, Evidence, Place, Range, Shed, agent_of
+from secondsight.query.samples import Samples
 from secondsight.query.scoped import ScopedTables
-from secondsight.query.statement import Parameters, Statement
+from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import IDENTITY, raw_bounds, rollup_bounds, time_bounds
 from secondsight.store.schema import raw_table, rollup_table
 
@@ -34,8 +35,9 @@ _HOST = ("tenant_id", "cluster_id", "host_id")
 class EvidenceReader:
     """Reads evidence about the hosts of some gaps."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, samples: Samples) -> None:
         self._inventory = inventory
+        self._samples = samples
 
     def read(
         self, gaps: Sequence[Gap], kind: EntityKind, planned: Sequence[MaintenanceWindow], scope: Scope
@@ -49,23 +51,26 @@ class EvidenceReader:
         span = Span(min(gap.start_ms for gap in gaps), max(gap.end_ms for gap in gaps))
         events = self._rows(compile_events(places, span, scope))
         refused = self._rows(compile_refused(places, span, scope))
-        held = self._rows(compile_held(places, span, scope))
+        rows = self._samples.rows
+        node, platform = EntityKind.NODE, EntityKind.PLATFORM
+        held = rows(platform, span, lambda part: compile_held(places, part, scope))
         return Evidence(
             maintenance=_maintenance(planned),
             terminated=_terminated(events),
-            drained=_drained(self._rows(compile_drained(places, span, scope))),
+            drained=_drained(rows(node, span, lambda part: compile_drained(places, part, scope))),
             boots=_boots(events),
-            boot_ids=_boot_ids(gaps, self._rows(compile_boot_ids(kind, gaps, places, span, scope))),
+            boot_ids=_boot_ids(gaps, rows(kind, span, lambda part: compile_boot_ids(kind, gaps, places, part, scope))),
             shed=_shed(events),
             quarantined=_times(refused, TIME_CODES),
             beyond_quota=_times(refused, QUOTA_CODES),
             over_quota=_held(held, OVER_QUOTA),
             overloaded=_held(held, OVERLOADED),
-            beats=_beats(self._rows(compile_beats(places, span, scope))),
-            others=_others(
-                [row for each in OTHER_KINDS for row in self._rows(compile_others(each, places, span, scope))]
-            ),
+            beats=_beats(rows(platform, span, lambda part: compile_beats(places, part, scope))),
+            others=_others([row for each in OTHER_KINDS for row in self._others(each, places, span, scope)]),
         )
+
+    def _others(self, kind: EntityKind, places: Places, span: Span, scope: Scope) -> list[dict[str, Any]]:
+        return self._samples.rows(kind, span, lambda part: compile_others(kind, places, part, scope))
 
     def _rows(self, statement: Statement) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._inventory.read(statement).to_pylist()
@@ -158,24 +163,27 @@ def compile_beats(places: Places, span: Span, scope: Scope) -> Statement:
     """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
-    beats = "arraySort(groupArray(toUnixTimestamp64Milli(event_time)))"
-    pairs = f"arrayZip(arrayPopBack({beats}), arrayPopFront({beats}))"
     where = [
         *raw_bounds(span, parameters),
         *_hosts(places, parameters),
         "isNotNull(agent_up)",
     ]
+    late = "toUnixTimestamp64Milli(ingest_time) - toUnixTimestamp64Milli(event_time) AS late"
+    rows = tables.table(
+        raw_table(EntityKind.PLATFORM), [*_HOST, "toUnixTimestamp64Milli(event_time) AS t", late], where
+    )
+    number = f"intDiv(t, {WINDOW_MS})"
+    beats = f"PARTITION BY {', '.join(_HOST)}, {number} ORDER BY t ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
+    before = select(["*", f"lagInFrame(t, 1, 0) OVER ({beats}) AS before_ms"], rows)
     columns = [
         *_HOST,
-        f"intDiv(toUnixTimestamp64Milli(event_time), {WINDOW_MS}) AS number",
-        "toUnixTimestamp64Milli(min(event_time)) AS first_ms",
-        "toUnixTimestamp64Milli(max(event_time)) AS last_ms",
-        "max(toUnixTimestamp64Milli(ingest_time) - toUnixTimestamp64Milli(event_time)) AS late_ms",
-        f"arrayFilter(pair -> pair.2 - pair.1 > {GAP_MS}, {pairs}) AS holes",
+        f"{number} AS number",
+        "min(t) AS first_ms",
+        "max(t) AS last_ms",
+        "max(late) AS late_ms",
+        f"arraySort(groupArrayIf((before_ms, t), before_ms > 0 AND t - before_ms > {GAP_MS})) AS holes",
     ]
-    group = [f"GROUP BY {', '.join(_HOST)}, number"]
-    rows = tables.table(raw_table(EntityKind.PLATFORM), columns, where, tail=group)
-    return Statement(rows[1:-1], parameters.values())
+    return Statement(select(columns, before, tail=[f"GROUP BY {', '.join(_HOST)}, number"])[1:-1], parameters.values())
 
 
 def compile_held(places: Places, span: Span, scope: Scope) -> Statement:

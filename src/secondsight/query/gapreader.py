@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from secondsight.access.maintenance import MaintenanceWindow
@@ -17,10 +18,11 @@ from secondsight.query.gaps import (
     Gap,
     Seen,
     Stretch,
-    compile_counts,
     compile_filled,
     compile_last_before,
+    compile_row_counts,
     compile_rows,
+    compile_window_counts,
     compile_windows,
     filled_of,
     gaps_of,
@@ -35,6 +37,7 @@ from secondsight.query.inventory import Inventory, progress_of
 from secondsight.query.plan import GRACE_MS, Span
 from secondsight.query.reasons import NOT_DUE, Evidence, Reason, reason_of, together
 from secondsight.query.request import Filters
+from secondsight.query.samples import HotSamples, Samples
 
 KEPT_SECONDS = 5.0
 WINDOW_MS = 30_000
@@ -66,11 +69,19 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The gaps of a range, longest standing first; `expected` entities were looked at."""
+    """The gaps of a range, longest standing first.
+
+    Attributes:
+        planned: What each entity that was looked at was to report.
+        tier: Where rows were read: `hot`, `cold` or `hot+cold`.
+        missing: Why a part of the range was not looked at; "" where all of it was.
+    """
 
     gaps: tuple[Explained, ...]
     span: Span
     planned: dict[Key, list[Stretch]]
+    tier: str = "hot"
+    missing: str = ""
 
 
 class GapReader:
@@ -78,17 +89,19 @@ class GapReader:
 
     Args:
         planned: Returns the planned work of a scope in a range.
+        samples: Reads seconds and windows; from the hot store where nothing is given.
     """
 
-    def __init__(self, inventory: Inventory, clock: Clock, planned: Planned) -> None:
+    def __init__(self, inventory: Inventory, clock: Clock, planned: Planned, samples: Samples | None = None) -> None:
         self._inventory = inventory
         self._clock = clock
         self._planned = planned
-        self._evidence = EvidenceReader(inventory)
+        self._samples = samples or HotSamples(inventory)
+        self._evidence = EvidenceReader(inventory, self._samples)
 
-    def over(self, inventory: Inventory) -> "GapReader":
-        """Return one that reads through another inventory."""
-        return GapReader(inventory, self._clock, self._planned)
+    def over(self, samples: Samples) -> "GapReader":
+        """Return one that reads seconds and windows elsewhere."""
+        return GapReader(self._inventory, self._clock, self._planned, samples)
 
     def read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
         """Return the gaps of the entities that filters admit, in a range; kept for a few seconds.
@@ -113,7 +126,8 @@ class GapReader:
         if len(planned) * (span.to_ms - span.from_ms) // step_ms > ROWS_MAXIMUM:
             raise _too_wide(f"every row of {len(planned):,} entities")
         placed = self._inventory.placed(kind, filters, scope)
-        found = filled_of(self._rows(compile_filled(kind, placed, span, scope)))
+        rows = self._samples.rows(kind, span, lambda part: compile_filled(kind, placed, part, scope))
+        found = filled_of(rows)
         return sorted(found, key=lambda one: (one.start_ms, one.key))
 
     def lacks(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> dict[str, Lack] | None:
@@ -126,17 +140,9 @@ class GapReader:
         if len(planned) * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
             return None
         try:
-            found = self.read(kind, filters, span, scope)
+            return lacks_of(self.read(kind, filters, span, scope))
         except Rejected:
             return None
-        sums: defaultdict[str, Lack] = defaultdict(Lack)
-        for one in found.gaps:
-            name, slots = entity_of(one.gap.key), one.gap.expected
-            known = sums[name]
-            shed = known.shed + (slots if one.reason is Reason.SHED else 0)
-            not_due = known.not_due + (slots if one.reason in NOT_DUE else 0)
-            sums[name] = Lack(known.gaps + 1, shed, not_due)
-        return dict(sums)
 
     def _read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
         now_ms = self._clock.now_ms()
@@ -151,13 +157,28 @@ class GapReader:
         to_ms = min(span.to_ms, now_ms)
         parts = _parts(Span(span.from_ms, to_ms), progress.rollup_through_ms)
         final = bool(self._inventory.rewrites(kind, Span(span.from_ms, to_ms), scope))
-        asked = compile_counts(kind, filters, parts, scope, final=final)
-        counts = [row for each in asked for row in self._rows(each)]
+        counts = self._counts(kind, filters, parts, scope, final=final)
         doubtful = suspects(expected, planned, counts)
         gaps = self._gaps(kind, {key: planned[key] for key in doubtful}, parts, due_ms, scope)
         gaps = self._begun(kind, gaps, span, scope)
         gaps.sort(key=lambda gap: (gap.start_ms, gap.key))
         return Found(tuple(self._explained(kind, gaps, expected, span, scope)), span, planned)
+
+    def _counts(
+        self,
+        kind: EntityKind,
+        filters: Filters,
+        parts: tuple[Span | None, Span | None],
+        scope: Scope,
+        *,
+        final: bool,
+    ) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for span, compile_each in zip(parts, (compile_window_counts, compile_row_counts), strict=True):
+            if span is not None:
+                make = partial(compile_each, kind, filters, scope=scope, final=final)
+                found += self._samples.rows(kind, span, make)
+        return found
 
     def _gaps(
         self,
@@ -176,15 +197,16 @@ class GapReader:
             windows = -(-(rollup.to_ms - rollup.from_ms) // WINDOW_MS)
             if len(planned) * windows > LOOKED_AT_MAXIMUM:
                 raise _too_wide(f"{len(planned):,} entities lack rows")
-            rows = self._rows(compile_windows(kind, places, rollup, scope))
+            rows = self._samples.rows(kind, rollup, lambda part: compile_windows(kind, places, part, scope))
             whole, doubtful = seen_of_windows([row for row in rows if key_of(row) in planned])
             _add(seen, whole)
             if doubtful:
                 some = places_of({key for keys in doubtful.values() for key in keys})
-                found = self._rows(compile_rows(kind, some, rollup, scope, doubtful))
+                found = self._samples.rows(kind, rollup, lambda part: compile_rows(kind, some, part, scope, doubtful))
                 _add(seen, seen_of_rows([row for row in found if key_of(row) in doubtful.get(row["window_ms"], ())]))
         if raw is not None:
-            _add(seen, seen_of_rows(self._rows(compile_rows(kind, places, raw, scope))))
+            rows = self._samples.rows(kind, raw, lambda part: compile_rows(kind, places, part, scope))
+            _add(seen, seen_of_rows(rows))
         return [gap for key, some in planned.items() for gap in gaps_of(some, seen[key], due_ms)]
 
     def _begun(self, kind: EntityKind, gaps: list[Gap], span: Span, scope: Scope) -> list[Gap]:
@@ -193,8 +215,12 @@ class GapReader:
         if not heads:
             return gaps
         before = Span(span.from_ms - BACK_MS, span.from_ms)
-        rows = self._rows(compile_last_before(kind, places_of(heads), before, scope))
-        last = {key_of(row): row["last_ms"] for row in rows if row["last_ms"] < span.from_ms}
+        places = places_of(heads)
+        rows = self._samples.rows(kind, before, lambda part: compile_last_before(kind, places, part, scope))
+        last: dict[Key, int] = {}
+        for row in rows:
+            if row["last_ms"] < span.from_ms:
+                last[key_of(row)] = max(row["last_ms"], last.get(key_of(row), 0))
         return [
             replace(gap, start_ms=last[gap.key] + gap.interval_ms)
             if gap.start_ms == span.from_ms and gap.key in last
@@ -221,9 +247,17 @@ class GapReader:
         if range_ms > RANGE_MAXIMUM_MS or len(planned) * range_ms // WINDOW_MS > COUNTED_MAXIMUM:
             raise _too_wide(f"{len(planned):,} entities over {range_ms // 3_600_000} h")
 
-    def _rows(self, statement: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._inventory.read(statement).to_pylist()
-        return found
+
+def lacks_of(found: Found) -> dict[str, Lack]:
+    """Return entity -> what its gaps come to."""
+    sums: defaultdict[str, Lack] = defaultdict(Lack)
+    for one in found.gaps:
+        name, slots = entity_of(one.gap.key), one.gap.expected
+        known = sums[name]
+        shed = known.shed + (slots if one.reason is Reason.SHED else 0)
+        not_due = known.not_due + (slots if one.reason in NOT_DUE else 0)
+        sums[name] = Lack(known.gaps + 1, shed, not_due)
+    return dict(sums)
 
 
 def _too_wide(what: str) -> Rejected:

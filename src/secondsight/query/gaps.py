@@ -130,35 +130,32 @@ def _finest(some: Sequence[Stretch]) -> list[Stretch]:
     return kept
 
 
-def compile_counts(
-    kind: EntityKind, filters: Filters, parts: tuple[Span | None, Span | None], scope: Scope, *, final: bool
-) -> list[Statement]:
-    """Return the statements for slots per host and collector: of a range of 30 s rows, and of one of 1 s rows.
+def compile_window_counts(kind: EntityKind, filters: Filters, span: Span, scope: Scope, *, final: bool) -> Statement:
+    """Return the statement for slots per host and collector, by 30 s rows.
 
     With `final`, rows are merged first; that is needed where some may be there twice.
     """
-    made = []
-    rollup, raw = parts
-    times = "toUnixTimestamp64Milli({0}({1}_time)) AS {2}_ms"
-    group = [f"GROUP BY {', '.join(_KEY)}"]
-    if rollup is not None:
-        parameters = Parameters()
-        tables = ScopedTables(scope, parameters)
-        figures = [times.format("min", "first_event", "first"), times.format("max", "last_event", "last")]
-        columns = [*_KEY, *figures, "toInt64(sum(samples)) AS slots"]
-        where = [*rollup_bounds(rollup, parameters), "part = ''", "samples > 0"]
-        where += filter_predicates(filters, tables, parameters)
-        rows = tables.table(rollup_table(kind), columns, where, tail=group, final=final)
-        made.append(Statement(rows[1:-1], parameters.values()))
-    if raw is not None:
-        parameters = Parameters()
-        tables = ScopedTables(scope, parameters)
-        figures = [times.format("min", "event", "first"), times.format("max", "event", "last")]
-        columns = [*_KEY, *figures, "toInt64(count()) AS slots"]
-        where = [*raw_bounds(raw, parameters), "part = ''", *filter_predicates(filters, tables, parameters)]
-        rows = tables.table(raw_table(kind), columns, where, tail=group, final=final)
-        made.append(Statement(rows[1:-1], parameters.values()))
-    return made
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    times = [f"min({FIRST}) AS first_ms", f"max({LAST}) AS last_ms"]
+    where = [*rollup_bounds(span, parameters), "part = ''", "samples > 0"]
+    where += filter_predicates(filters, tables, parameters)
+    columns = [*_KEY, *times, "toInt64(sum(samples)) AS slots"]
+    tail = [f"GROUP BY {', '.join(_KEY)}"]
+    rows = tables.table(rollup_table(kind), columns, where, tail=tail, final=final)
+    return Statement(rows[1:-1], parameters.values())
+
+
+def compile_row_counts(kind: EntityKind, filters: Filters, span: Span, scope: Scope, *, final: bool) -> Statement:
+    """Return the statement for slots per host and collector, by 1 s rows; `final` as of windows."""
+    parameters = Parameters()
+    tables = ScopedTables(scope, parameters)
+    time = "toUnixTimestamp64Milli(event_time)"
+    where = [*raw_bounds(span, parameters), "part = ''", *filter_predicates(filters, tables, parameters)]
+    columns = [*_KEY, f"min({time}) AS first_ms", f"max({time}) AS last_ms", "toInt64(count()) AS slots"]
+    tail = [f"GROUP BY {', '.join(_KEY)}"]
+    rows = tables.table(raw_table(kind), columns, where, tail=tail, final=final)
+    return Statement(rows[1:-1], parameters.values())
 
 
 def compile_windows(kind: EntityKind, places: "Places", span: Span, scope: Scope) -> Statement:

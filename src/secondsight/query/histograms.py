@@ -18,7 +18,7 @@ from secondsight.access.scope import Scope
 from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.query.compile import bucket, label_columns
-from secondsight.query.coverage import held_of
+from secondsight.query.coverage import Held, Key, held_of
 from secondsight.query.plan import SeriesPlan, Span
 from secondsight.query.rows import Figures
 from secondsight.query.scoped import ScopedTables
@@ -77,12 +77,12 @@ def compile_histograms(plan: SeriesPlan, scope: Scope) -> Statement:
     return Statement(select(columns, source, tail=[sets])[1:-1], parameters.values())
 
 
-def figures_of_histograms(rows: Any, plan: SeriesPlan) -> Figures:
-    """Return the points of a plan from the rows of `compile_histograms`."""
-    is_entity = rows["is_entity"].to_numpy() == 1
+def figures_of_histograms(parts: Sequence[Any], plan: SeriesPlan) -> Figures:
+    """Return the points of a plan from the rows of `compile_histograms` of each part of its range, in order of time."""
+    rows, stored = _split(parts)
     points: dict[tuple[str, ...], dict[int, list[Gained]]] = defaultdict(lambda: defaultdict(list))
     names = label_columns(plan.groups)
-    for row in rows.filter(~is_entity).to_pylist():
+    for row in rows:
         if row["span"]:
             label = tuple(row[name] or "" for name in names)
             gained = Gained(np.array(row["bounds"]), np.array(row["counts"], np.float64), row["total"], row["span"])
@@ -95,9 +95,26 @@ def figures_of_histograms(rows: Any, plan: SeriesPlan) -> Figures:
         figures = np.array([figure for figure, _ in found], np.float64)
         there = ~np.isnan(figures)
         cut.append((dict(zip(names, label, strict=True)), np.array(times, np.int64)[there], figures[there]))
-    stored = rows.filter(is_entity)
-    late, count = (int(np.sum(stored[name].to_numpy())) for name in ("late", "rows"))
-    return Figures([one for one in cut if one[1].size], held_of(stored), late, count, _notes(plan, above))
+    late, count = (sum(int(np.sum(part[name].to_numpy())) for part in stored) for name in ("late", "rows"))
+    return Figures([one for one in cut if one[1].size], _held(stored), late, count, _notes(plan, above))
+
+
+def _split(parts: Sequence[Any]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return the rows about points, and the tables of those about entities."""
+    points, stored = [], []
+    for part in parts:
+        is_entity = part["is_entity"].to_numpy() == 1
+        points += part.filter(~is_entity).to_pylist()
+        stored.append(part.filter(is_entity))
+    return points, stored
+
+
+def _held(stored: Sequence[Any]) -> dict[Key, Held]:
+    held: dict[Key, Held] = {}
+    for part in stored:
+        for key, found in held_of(part).items():
+            held[key] = held[key].before(found, counts_gaps=False) if key in held else found
+    return held
 
 
 def figure_of(gained: Sequence[Gained], aggregate: Aggregate) -> tuple[float, bool]:
@@ -145,7 +162,7 @@ def _notes(plan: SeriesPlan, above: int) -> tuple[str, ...]:
 
 def _pairs(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
     """Return the subquery of samples with what their buckets gained since the sample before."""
-    start = parameters.bind(plan.span.from_ms, "Int64")
+    start = parameters.bind((plan.raw or plan.span).from_ms, "Int64")
     apart = f"prev_t > 0 AND t - prev_t <= {LOOKBACK_MS} AND bounds = prev_bounds"
     booted = "boot_id != prev_boot AND boot_id != '' AND prev_boot != ''"
     fell = "arrayExists((late, early) -> late < early, buckets, before)"
@@ -172,9 +189,9 @@ def _pairs(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> st
 
 
 def _neighbours(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
-    metric = plan.selected.metric
+    metric, span = plan.selected.metric, plan.raw or plan.span
     rows = tables.table(
-        "histograms_1s",
+        plan.raw_table,
         [
             *keys(plan),
             "collector_id",
@@ -188,14 +205,15 @@ def _neighbours(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) 
             "sum AS total",
         ],
         [
-            *raw_bounds(Span(plan.span.from_ms - LOOKBACK_MS, plan.span.to_ms), parameters),
+            *raw_bounds(Span(span.from_ms - plan.lookback_ms, span.to_ms), parameters),
             f"kind = {parameters.bind(metric.kind.value, 'String')}",
             f"metric = {parameters.bind(metric.name, 'String')}",
             *filter_predicates(plan.filters, tables, parameters),
         ],
         final=True,
     )
-    before = [f"lagInFrame({name}) OVER series AS prev_{new}" for name, new in _lagged()]
+    before = ["lagInFrame(t, 1, 0) OVER series AS prev_t"]
+    before += [f"lagInFrame({name}) OVER series AS prev_{new}" for name, new in _lagged()]
     partition = ", ".join([*IDENTITY, "collector_id"])
     window = f"WINDOW series AS (PARTITION BY {partition} ORDER BY t ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)"
     return select([*keys(plan), "collector_id", "source_rank", *_TOLD, *before], rows, tail=[window])
@@ -203,4 +221,4 @@ def _neighbours(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) 
 
 def _lagged() -> Iterator[tuple[str, str]]:
     names = {"boot_id": "boot"}
-    return ((name, names.get(name, name)) for name in ("t", "boot_id", "bounds", "buckets", "total"))
+    return ((name, names.get(name, name)) for name in ("boot_id", "bounds", "buckets", "total"))

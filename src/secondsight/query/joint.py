@@ -62,7 +62,7 @@ def suits_joint(shape: SeriesPlan, plans: Sequence[SeriesPlan], positions: Seque
     """Tell whether plans of one shape are gauges of one source, in windows that hold several samples."""
     asked = [plans[position].selected.aggregate for position in positions]
     gauges = all(aggregate in _AGGREGATES and not (shape.legs and aggregate in QUANTILES) for aggregate in asked)
-    gauges = gauges and not shape.is_pooled
+    gauges = gauges and not shape.is_pooled and not shape.is_part
     return gauges and not shape.several_sources and shape.base_ms > RAW_MS and Group.GPU_MODEL not in shape.groups
 
 

@@ -39,6 +39,8 @@ POOLED = frozenset(
 )
 """Aggregates that rows of whole clusters give."""
 
+HISTOGRAMS = "histograms_1s"
+"""Table of the samples of histograms of all kinds."""
 _DAY_MS = 86_400_000
 MONTH_MS = 31 * _DAY_MS
 LEAST_MS = ((_DAY_MS, 300_000), (7 * _DAY_MS, 3_600_000))
@@ -116,6 +118,7 @@ class SeriesPlan:
         due_ms: Slots from here on may still be on their way; they are not counted.
         edges: Where output windows begin and the last one ends, where they follow the clocks of a zone.
         lookback_ms: How far before `raw` the sample before a counter's first one is looked for; 0 where none is.
+        is_part: What lies before or behind it is read elsewhere, and gaps between both are still to be found.
     """
 
     selected: Selected
@@ -135,6 +138,7 @@ class SeriesPlan:
     due_ms: int
     lookback_ms: int
     edges: tuple[int, ...] = ()
+    is_part: bool = False
 
     @property
     def is_pooled(self) -> bool:
@@ -144,7 +148,7 @@ class SeriesPlan:
     @property
     def raw_table(self) -> str:
         """Return the table of 1 s rows."""
-        return raw_table(self.selected.metric.kind)
+        return HISTOGRAMS if is_histogram(self.selected.metric) else raw_table(self.selected.metric.kind)
 
     def rollup_table(self, leg: Leg) -> str:
         """Return the table that a range is read from."""
@@ -183,7 +187,10 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     kind = selected.metric.kind
     _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
-    back_ms = back_ms if selected.aggregate in PAIRED else 0
+    if is_histogram(selected.metric):
+        back_ms = LOOKBACK_MS
+    elif selected.aggregate not in PAIRED:
+        back_ms = 0
     return SeriesPlan(
         selected=selected,
         filters=query.filters,

@@ -212,7 +212,9 @@ def _held(rows: Rows, samples: _Samples) -> Iterator[tuple[Key, Held]]:
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         key = "\0".join(rows.labels[int(samples.entity[start])].values())
         slots, gaps = int(samples.is_slot[start:end].sum()), int(samples.is_gap[start:end].sum())
-        yield key, Held(slots, int(samples.t[start]), int(samples.t[end - 1]), gaps)
+        cadence_ms = int(rows.cadence_ms[samples.row[start]])
+        reach_ms = cadence_ms + max(GAP_SLOTS * cadence_ms, GAP_MS)
+        yield key, Held(slots, int(samples.t[start]), int(samples.t[end - 1]), gaps, reach_ms)
 
 
 def _values(table: Any, name: str) -> tuple[NDArray[np.intp], Values]:

@@ -20,8 +20,8 @@ from secondsight.query.aggregates import is_histogram
 from secondsight.query.answer import Answer
 from secondsight.query.assemble import Best, Part, as_figures, assembled, part_of, together, with_objects
 from secondsight.query.cold import ColdTier, Read
-from secondsight.query.cold_gaps import edge_of, lacks_of
-from secondsight.query.cold_plans import Tiers, any_cold, read_tiers
+from secondsight.query.cold_gaps import TieredGaps
+from secondsight.query.cold_plans import Tiers, any_cold, read_parts, read_tiers
 from secondsight.query.compile import compile_series
 from secondsight.query.coverage import (
     Coverage,
@@ -37,8 +37,8 @@ from secondsight.query.coverage import (
 )
 from secondsight.query.gapreader import GapReader
 from secondsight.query.grouped import GroupedReader
-from secondsight.query.histograms import compile_histograms, figures_of_histograms
 from secondsight.query.hints import unknown_names
+from secondsight.query.histograms import compile_histograms, figures_of_histograms
 from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
@@ -73,14 +73,15 @@ class QueryRunner:
         store: Store,
         clock: Clock,
         inventory: Inventory | None = None,
-        gaps: GapReader | None = None,
+        gaps: TieredGaps | None = None,
         cold: ColdTier | None = None,
         live: LiveTables | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self.inventory = inventory or Inventory(store, clock)
-        self._gaps = gaps or GapReader(self.inventory, clock, lambda _scope, _span: ())
+        reader = GapReader(self.inventory, clock, lambda _scope, _span: ())
+        self._gaps = gaps or TieredGaps(reader, self.inventory, cold)
         self._cold = cold
         self._live = live or NoLiveTables()
         self._grouped = GroupedReader(self._live, self.inventory)
@@ -131,7 +132,8 @@ class QueryRunner:
         """Return what parts are worth: in arrays where all of them are arrays, else entity by entity."""
         plan, arrays = parts[0].plan, [part.found for part in parts if part.found is not None]
         if len(arrays) == len(parts):
-            silent, lacks = partial(self._silent, scope=scope), partial(self._lacks, plan, scope)
+            silent, kind = partial(self._silent, scope=scope), plan.selected.metric.kind
+            lacks = partial(self._gaps.lacks, kind, plan.filters, plan.span, scope)
             return worth_of(arrays, self._rosters, roster, Asked(silent, lacks))
         parts = [with_objects(part) for part in parts]
         stretches = stretches_of(expected, plan.span, plan.due_ms)
@@ -162,8 +164,20 @@ class QueryRunner:
 
     def _read_tiers(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, tiers: Tiers) -> Sequence[Any]:
         """Return the rows of each plan, from where they are: the hot store, the lake, or both."""
-        is_hot = is_histogram(plans[0].selected.metric)
-        if is_hot or self._cold is None or not any_cold(plans, self._cold.floors()):
+        histograms = [is_histogram(plan.selected.metric) for plan in plans]
+        scalars = [plan for plan, is_bucketed in zip(plans, histograms, strict=True) if not is_bucketed]
+        found = iter(self._read_scalars(scalars, situation, scope, tiers) if scalars else ())
+        return [
+            self._read_histogram(plan, scope, tiers) if is_bucketed else next(found)
+            for plan, is_bucketed in zip(plans, histograms, strict=True)
+        ]
+
+    def _read_histogram(self, plan: SeriesPlan, scope: Scope, tiers: Tiers) -> Figures:
+        stores = (self.inventory.read, lambda part: compile_histograms(part, scope))
+        return figures_of_histograms(read_parts(plan, scope, self._cold, stores, tiers), plan)
+
+    def _read_scalars(self, plans: list[SeriesPlan], situation: Situation, scope: Scope, tiers: Tiers) -> Sequence[Any]:
+        if self._cold is None or not any_cold(plans, self._cold.floors()):
             return self._read_near(plans, situation, scope)
 
         def read_plans(some: Sequence[SeriesPlan], read: Read | None) -> list[Figures]:
@@ -197,8 +211,6 @@ class QueryRunner:
 
     def _read(self, plans: list[SeriesPlan], situation: Situation, scope: Scope) -> list[Any]:
         """Return the rows of each plan: few rows in one statement for all of them, else one statement for each."""
-        if is_histogram(plans[0].selected.metric):
-            return [self._read_histogram(plan, scope) for plan in plans]
         if suits_rows(plans, situation):
             rows = self._rows(plans, situation, scope)
             if rows is not None:
@@ -212,9 +224,6 @@ class QueryRunner:
             for positions, tables in zip(tasks, answers, strict=True):
                 found.update(dict(zip(positions, tables.result(), strict=True)))
         return [found[position] for position in range(len(plans))]
-
-    def _read_histogram(self, plan: SeriesPlan, scope: Scope) -> Figures:
-        return figures_of_histograms(self.inventory.read(compile_histograms(plan, scope)), plan)
 
     def _rows(self, plans: Sequence[SeriesPlan], situation: Situation, scope: Scope) -> Rows | None:
         """Return the rows of few entities, with the samples before the range that counters need; None if too many."""
@@ -266,20 +275,10 @@ class QueryRunner:
         if coverage.expected == coverage.stored:
             return coverage
         plan = next(iter(parts.values())).plan
-        lacks = self._lacks(plan, scope)
+        lacks = self._gaps.lacks(plan.selected.metric.kind, plan.filters, plan.span, scope)
         return reduce(
             Coverage.plus, [self._coverage(part, delivered[name], lacks, scope) for name, part in parts.items()]
         )
-
-    def _lacks(self, plan: SeriesPlan, scope: Scope) -> dict[str, Lack] | None:
-        """Return what the gaps of a plan's range come to; None where that would cost too much, or the lake is away."""
-        asked = (plan.selected.metric.kind, plan.filters, plan.span)
-        if self._cold is None or plan.span.from_ms >= edge_of(asked[0], self._cold.floors()):
-            return self._gaps.lacks(*asked, scope)
-        try:
-            return lacks_of(self._gaps, self._cold, self.inventory, asked, scope)
-        except Retryable:
-            return None
 
     def _coverage(
         self, part: Part, stretches: dict[Key, Stretch], lacks: dict[str, Lack] | None, scope: Scope
@@ -289,7 +288,8 @@ class QueryRunner:
         if plan.is_pooled:
             return self._pooled_coverage(part, known, lacks, scope)
         carrying = carriers(plan.selected.metric, known, part.held)
-        silent = self._silent(plan, scope) if carrying.keys() - part.held.keys() else frozenset()
+        may_lack = carrying.keys() - part.held.keys() and not is_histogram(plan.selected.metric)
+        silent = self._silent(plan, scope) if may_lack else frozenset()
         counts_gaps = plan.rollup is None
         return coverage_of(carrying, part.held, counts_gaps=counts_gaps, silent=silent, lacks=lacks)
 

@@ -39,7 +39,10 @@ OWNERS: dict[Group, str] = {
 }
 """Dimensions that are columns of a row but no part of a series' identity."""
 
-QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
+_QUALITY_COLUMNS = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
+_LONGEST_MS = "interval_ms + greatest(3 * interval_ms, 3000)"
+"""Time between a sample and the one before it that is no gap."""
+_NO_HEAD = "[toInt64(0), toInt64(0)] AS head"
 
 
 def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
@@ -49,11 +52,12 @@ def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> s
     fine += [_rollup_leg(plan, leg, tables, parameters) for leg in plan.legs if not leg.is_pooled]
     pooled = [_pooled_leg(plan, leg, tables, parameters) for leg in plan.legs if leg.is_pooled]
     members = [member.name for member in members_of(plan.selected.aggregate)]
-    legs = alike(plan, fine, pooled, [*members, *QUALITY_COLUMNS], tables) if pooled else fine
+    legs = alike(plan, fine, pooled, [*members, *quality_names(plan)], tables) if pooled else fine
     union = legs[0] if len(legs) == 1 else f"({' UNION ALL '.join(legs)})"
     if not plan.several_sources:
         return union
-    return select([*union_keys(plan), "window_ms", *members, *QUALITY_COLUMNS], union, tail=[best_source("window_ms")])
+    columns = [*union_keys(plan), "window_ms", *members, *quality_names(plan)]
+    return select(columns, union, tail=[best_source("window_ms")])
 
 
 def samples(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
@@ -71,15 +75,24 @@ def samples(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Para
         f"intDiv(t, {base}) * {base} AS window_ms",
         f"least(interval_ms, next_t - t, window_ms + {base} - t) AS cover_ms",
         "intDiv(t, interval_ms) != intDiv(prev_t, interval_ms) AS is_slot",
-        f"prev_t >= {start} AND t - prev_t > interval_ms + greatest(3 * interval_ms, 3000) AS is_gap",
+        f"prev_t >= {start} AND t - prev_t > {_LONGEST_MS} AS is_gap",
+        *([f"[t, {_LONGEST_MS}] AS head"] if plan.is_part else ()),
         *(_pairs(plan) if plan.selected.aggregate in PAIRED else ()),
     ]
     tail = [best_source("window_ms")] if plan.several_sources and plan.selected.aggregate in QUANTILES else []
     return select(columns, neighbours, where=[f"t >= {start}"], tail=tail)
 
 
+def quality_names(plan: SeriesPlan) -> tuple[str, ...]:
+    """Return the names of `quality_columns`."""
+    return (*_QUALITY_COLUMNS, "head") if plan.is_part else _QUALITY_COLUMNS
+
+
 def quality_columns(plan: SeriesPlan, parameters: Parameters) -> list[str]:
-    """Return the columns over samples that coverage is counted from."""
+    """Return the columns over samples that coverage is counted from.
+
+    `head` is the time of the first one and the longest time before it that is no gap, where a plan is a part.
+    """
     return [
         f"toInt64(countIf(is_slot AND t < {parameters.bind(plan.due_ms, 'Int64')})) AS slots",
         "min(t) AS first_ms",
@@ -87,6 +100,7 @@ def quality_columns(plan: SeriesPlan, parameters: Parameters) -> list[str]:
         "toInt64(countIf(is_gap)) AS gaps",
         "toInt64(countIf(is_late)) AS late",
         "toInt64(count()) AS rows",
+        *(["min(head) AS head"] if plan.is_part else ()),
     ]
 
 
@@ -200,6 +214,7 @@ def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
         "toInt64(0) AS gaps",
         "toInt64(0) AS late",
         "toInt64(0) AS rows",
+        *([_NO_HEAD] if plan.is_part else ()),
     ]
     return tables.table(
         plan.rollup_table(leg),
@@ -228,6 +243,7 @@ def _pooled_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
         "min(toUnixTimestamp64Milli(first_event_time)) AS first_ms",
         "max(toUnixTimestamp64Milli(last_event_time)) AS last_ms",
         *(f"toInt64(0) AS {name}" for name in ("gaps", "late", "rows")),
+        *([_NO_HEAD] if plan.is_part else ()),
     ]
     group = f"GROUP BY {', '.join([*pooled_keys(plan), 'window_start'])}"
     where = pooled_predicates(plan, leg, parameters)
