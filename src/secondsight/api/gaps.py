@@ -92,7 +92,7 @@ class GapPage(Shape):
     reasons: dict[str, int]
     tier: str = "hot"
     partial: bool = False
-    warnings: list[str] = []
+    warnings: list[str] = Field([])
     next_cursor: str | None
 
 
