@@ -41,12 +41,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What stands at one instant: processor time by part, that of threads by (part, name), stored rows."""
+    """What stands at one instant: processor time by part, that of threads by (part, name), stored rows.
+
+    Attributes:
+        all_on: Processor time of everything that runs, stages of rollups, lake and retention included.
+    """
 
     at: float
     parts: Mapping[str, float]
     threads: Mapping[tuple[str, str], float]
     rows: int
+    all_on: float
 
 
 def run(load: Load, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -125,7 +130,12 @@ def _moment(running: _platform.Running, store: FlightStore) -> Moment:
         for name, seconds in _processes.cpu_seconds_by_thread(pid).items()
     }
     at = time.time()
-    return Moment(at, parts, threads, _rows(store))
+    return Moment(at, parts, threads, _rows(store), _all_seconds(running.process.pid))
+
+
+def _all_seconds(pid: int) -> float:
+    """Return the processor time so far of a supervisor and its parts."""
+    return sum(map(_processes.cpu_seconds, _processes.family(pid)))
 
 
 def _used(first: Moment, last: Moment, values_per_row: float, requests_per_second: float) -> dict[str, Any]:
@@ -143,6 +153,7 @@ def _used(first: Moment, last: Moment, values_per_row: float, requests_per_secon
         "values_per_second": values / seconds,
         "cpu_ns_per_value": sum(parts.values()) / values * 1e9,
         "cores_used": sum(parts.values()) / seconds,
+        "cores_used_all_on": (last.all_on - first.all_on) / seconds,
         **{f"{part}_ns_per_value": cpu / values * 1e9 for part, cpu in parts.items()},
         "merge_ns_per_value": merging / values * 1e9,
         "gateway_us_per_request": parts["gateway"] / seconds / max(1.0, requests_per_second) * 1e6,

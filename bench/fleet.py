@@ -5,6 +5,9 @@ a host, 5 s of samples a request, each host at a phase of its own. Gateway, embe
 and 30 s rollups run at their defaults; one dashboard question a second is asked of the api beside it. Every figure is
 of a window that begins after the first rows of all hosts are stored and BENCH_WARM_UP seconds have passed.
 
+`cores_used` is gateway, processor and api, ledger and window in memory included; `cores_used_all_on` is the supervisor
+and all of its parts: rollups, lake and retention as well.
+
 BENCH_MODE: `all` (sustained, growth, ceiling), or one of `sustained`, `growth`, `ceiling`. BENCH_SECONDS: the window
 (300). BENCH_HOSTS: of the sustained run (10,000). BENCH_SPLIT=1: frames divided by the priority of their metrics, and
 rows of hosts, as an agent of the product sends them. BENCH_QUICK=1: 1,000 hosts, a short look.
@@ -90,14 +93,14 @@ def _figures(runs: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     by_hosts = {run["hosts"]: run["cpu_ns_per_value"] for name, run in runs.items() if name != "ceiling"}
     ceiling = runs.get("ceiling", {})
     keys = (
-        "values_per_second cpu_ns_per_value freshness_p50_ms freshness_p99_ms bytes_per_value rss_mib cores_used hosts"
-        " offered_values_per_second acked_values_per_second gateway_ns_per_value processor_ns_per_value"
+        "values_per_second cpu_ns_per_value freshness_p50_ms freshness_p99_ms bytes_per_value rss_mib cores_used"
+        " cores_used_all_on hosts offered_values_per_second acked_values_per_second gateway_ns_per_value"
+        " processor_ns_per_value"
         " merge_ns_per_value api_ns_per_value gateway_us_per_request ack_p50_ms ack_p99_ms newest_p50_ms newest_p99_ms"
         " lag_seconds_at_end rollup_bytes_per_value generator_cores question_p50_ms question_p99_ms"
     )
     return {
         **{key: _rounded(main_run[key]) for key in keys.split()},
-        "cores_used_all_on": None,
         **{f"cpu_ns_per_value_{hosts}": _rounded(by_hosts.get(hosts)) for hosts in (100, 1000, 10_000)},
         "ceiling_values_per_second": _rounded(ceiling.get("values_per_second")),
         "ceiling_cores_used": _rounded(ceiling.get("cores_used")),
