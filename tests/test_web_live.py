@@ -12,7 +12,7 @@ from test_web_pages import pytestmark as browser_marks
 from web_fake_api import FakeApi, Fleet, make_fleet, serve
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = browser_marks
+pytestmark = [*browser_marks, pytest.mark.soak]
 __all__ = ["browser"]
 
 SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "900"))
