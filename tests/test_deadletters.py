@@ -14,8 +14,11 @@ from gateway_fixture import column, content, frame, stamp
 from secondsight.catalog.load import load_catalog
 from secondsight.cli import main
 from secondsight.clock import ManualClock
+from secondsight.errors import Retryable
 from secondsight.process.balance import differences
 from secondsight.process.deadletter import drop_letters
+from secondsight.replay.again import places_between, tell_again
+from secondsight.replay.journal import Journal
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 from secondsight.wire.content import Event
@@ -327,3 +330,49 @@ def test_letters_are_deleted_by_months_and_their_bytes_are_bounded(site: Open, m
         assert drop_letters(one.store, NOW_MS) == []
         assert drop_letters(one.store, NOW_MS + 40 * 86_400_000) == ["202311"]
         assert one.rows("dead_letters", "id") == []
+
+
+def test_frames_of_the_log_are_told_again_and_what_was_lost_is_there_again(site: Open, clock: ManualClock) -> None:
+    with site() as one, one.api() as api:
+        for number in range(3):
+            one.run.post(frame(sequence=number + 1, newest_ms=NOW_MS - 100_000 + 1000 * number), one.token)
+        one.settle()
+        before = {table: one.rows(table, "* EXCEPT (version)") for table in ("gpu_1s", "gpu_30s")}
+        assert before["gpu_1s"]
+        root, told = one.run.config.data / "log", ledger(one)
+        places = list(places_between(root, clock, 0, NOW_MS + 10**8))
+        assert not list(places_between(root, clock, 0, NOW_MS - 10**8))
+        for table in before:
+            one.store.query(f"ALTER TABLE {table} DELETE WHERE 1 SETTINGS mutations_sync = 1")
+        one.stop()
+        one.start()  # what it remembers having taken in it passes over
+        for _ in range(2):
+            body = {"records": [list(place) for place in [*places, (0, 10**6)]]}
+            answer = api.ask("POST", "/v1/log/replay", body=body).json()
+            assert answer == {"outcomes": {"gone": 1, "replayed": len(places)}}
+            one.settle()
+            assert {table: one.rows(table, "* EXCEPT (version)") for table in before} == before
+            assert ledger(one) == told
+        assert api.ask("POST", "/v1/log/replay", "other", {"records": [list(places[0])]}).json() == {
+            "outcomes": {"not_yours": 1}
+        }
+        assert api.ask("POST", "/v1/log/replay", "viewer", {"records": []}).status_code == 403
+        for wrong in ({"records": [[0]]}, {"records": [[0, -1]]}, {"records": {}}, {}):
+            assert api.ask("POST", "/v1/log/replay", body=wrong).json()["error"]["code"] == "bad_request"
+
+
+def test_a_replay_of_the_log_that_was_cut_off_goes_on_where_it_ended(tmp_path: Path) -> None:
+    places = [(number % 3, number) for number in range(1_700)]
+    sent: list[tuple[int, int]] = []
+
+    def send(some: Any) -> None:
+        if len(sent) == 1_000 and not is_back:
+            raise Retryable("the gateway is away")
+        sent.extend(some)
+
+    is_back = False
+    with pytest.raises(Retryable):
+        tell_again(places, send, Journal(tmp_path / "journal", "a range"), lambda *_: None)
+    is_back = True
+    assert tell_again(places, send, Journal(tmp_path / "journal", "a range"), lambda *_: None) == 700
+    assert sent == places

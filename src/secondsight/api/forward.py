@@ -30,7 +30,15 @@ RETRY_AFTER_SECONDS, RETURNS_PER_SECOND = 5.0, 200.0
 """When senders come back at the earliest that found no gateway, and how many of them in one second: a gateway's own."""
 
 _POSTS = frozenset(
-    {"/v1/frames", "/v1/metrics", "/api/v1/write", "/v1/events", "/v1/agents/enroll", "/v1/deadletters/replay"}
+    {
+        "/v1/frames",
+        "/v1/metrics",
+        "/api/v1/write",
+        "/v1/events",
+        "/v1/agents/enroll",
+        "/v1/deadletters/replay",
+        "/v1/log/replay",
+    }
 )
 _PLAN = re.compile(r"/v1/agents/[^/]+/plan")
 _HOP = frozenset(

@@ -144,6 +144,7 @@ class Gateway:
             "/v1/metrics": ("otlp", foreign.post_otlp),
             "/v1/events": ("events", event_routes.post_events),
             "/v1/deadletters/replay": ("replay", replays.post_replay),
+            "/v1/log/replay": ("replay_log", replays.post_records),
         }
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

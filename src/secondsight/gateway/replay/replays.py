@@ -8,6 +8,7 @@ counted as refused out of the ledger.
 import asyncio
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,7 +31,7 @@ from secondsight.gateway.records import Pair, record
 from secondsight.gateway.replay.judge import Judge, Refused
 from secondsight.gateway.shares import Entry
 from secondsight.wire.envelope import Envelope, RecordType, decode_envelope
-from secondsight.wire.header import MAGIC
+from secondsight.wire.header import MAGIC, read_view
 from secondsight.wire.letters import REPLAYED, Letter, mark_of
 
 
@@ -109,6 +110,47 @@ class Replays:
         except Rejected as error:
             return Result(letter, Fate.REFUSED, error.code, error.message)
         return Result(letter, Fate.REPLAYED)
+
+    async def append_again(self, places: Sequence[tuple[int, int]], asker: Asker) -> Counter[str]:
+        """Append the frames at some (partition, offset) of the log anew, as they were; return how many, by outcome.
+
+        Outcomes: `replayed`, `gone` from the log, `not_yours` by the grants, `other` that holds no frame.
+
+        Raises:
+            Retryable: The log is away, or a tenant's quota is used up; do it again.
+        """
+        found, outcomes = await asyncio.to_thread(self._frames_at, places, asker)
+        for envelope, records in found.values():
+            entry = await self._door.open(_sender(envelope, {}))
+            await self._ways.records(records, entry)
+            outcomes["replayed"] += len(records)
+        return outcomes
+
+    def _frames_at(
+        self, places: Sequence[tuple[int, int]], asker: Asker
+    ) -> tuple[dict[tuple[str, str], tuple[Envelope, list[Pair]]], Counter[str]]:
+        """Return an envelope and the records of each (tenant, cluster), and how many were left out, by reason."""
+        found: dict[tuple[str, str], tuple[Envelope, list[Pair]]] = {}
+        left: Counter[str] = Counter()
+        for partition, offset in places:
+            kept = self._ways.record_at(partition, offset)
+            if kept is None:
+                left["gone"] += 1
+                continue
+            try:
+                envelope = decode_envelope(kept.value)
+                host_id = read_view(envelope.body).host_id if envelope.type is RecordType.FRAME else None
+            except Rejected:
+                host_id = None
+            if host_id is None:
+                left["other"] += 1
+            elif not asker.may(envelope):
+                left["not_yours"] += 1
+            else:
+                home = (envelope.tenant_id, envelope.region, envelope.cluster_id)
+                again = record(RecordType.FRAME, home, host_id, envelope.ingest_time_ms, envelope.body)
+                found.setdefault((envelope.tenant_id, envelope.cluster_id), (envelope, []))[1].append(again)
+        return found, left
 
     async def _replay(self, letter: Letter, asker: Asker) -> None:
         record = await asyncio.to_thread(self._ways.record_at, letter.partition, letter.offset)

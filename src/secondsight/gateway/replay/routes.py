@@ -1,4 +1,4 @@
-"""Serve `POST /v1/deadletters/replay`: operators have dead letters sent again, after a dry run."""
+"""Serve the replays of operators: `POST /v1/deadletters/replay` of letters, `/v1/log/replay` of frames of the log."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,6 +28,7 @@ BODY_BYTES = 1 << 20
 BODY_SECONDS = 30.0
 OPERATORS = (Role.OPERATOR, Role.ADMIN)
 _SHAPE = 'send {"letters": [{"id": "...", "partition": 0, "offset": 7, "stage": "...", "code": "...", "metric": ""}]}'
+_RECORDS = 'send {"records": [[0, 7], ...]}: partition and offset of each'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +66,33 @@ class ReplayRoutes:
                 self._metrics.count("gateway_replayed_letters_total", outcome=result.fate.value)
         return Answer(200, orjson.dumps({"dryRun": dry, "results": [_shown(result) for result in results]}))
 
+    async def post_records(self, request: Request) -> Answer:
+        """Append the frames at some places of the log anew: what the store lacks of them is stored, nothing twice."""
+        identity = await asyncio.to_thread(self._operator, request.bearer())
+        request.require_content(JSON)
+        with Body(self._pressure, BODY_BYTES, BODY_SECONDS, NOBODY) as body:
+            places = _places(await body.read(request))
+        scopes = await asyncio.to_thread(scopes_of, identity, self._metadata)
+        outcomes = await self._replays.append_again(places, Asker(identity, scopes, dry=False))
+        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+        await asyncio.to_thread(self._write_audit, identity, "log_replay", f"{len(places)} records of the log: {told}")
+        for outcome, count in outcomes.items():
+            self._metrics.count("gateway_replayed_records_total", count, outcome=outcome)
+        return Answer(200, orjson.dumps({"outcomes": dict(outcomes)}))
+
     def _operator(self, secret: str) -> Identity:
         identity = self._authenticator.authenticate(secret)
         if identity.role not in OPERATORS:
-            message = f"the role {identity.role} cannot send dead letters again"
+            message = f"the role {identity.role} cannot have anything sent again"
             raise Rejected("role_cannot_operate", message, "use a token of the role operator or admin")
         return identity
 
     def _audit(self, identity: Identity, results: list[Result]) -> None:
         done = sum(result.fate is Fate.REPLAYED for result in results)
-        detail = f"{done} of {len(results)} dead letters were sent again"
-        entry = AuditEntry(
-            self._clock.now_ms(), identity.subject, identity.tenant_id, "deadletters_replay", "ok", detail
-        )
+        self._write_audit(identity, "deadletters_replay", f"{done} of {len(results)} dead letters were sent again")
+
+    def _write_audit(self, identity: Identity, action: str, detail: str) -> None:
+        entry = AuditEntry(self._clock.now_ms(), identity.subject, identity.tenant_id, action, "ok", detail)
         write_entries(self._metadata, [entry])
 
 
@@ -98,6 +113,29 @@ def _asked(body: bytes) -> tuple[list[Letter], bool]:
         message = f"{len(listed)} letters are too many at once"
         raise Rejected("too_many_letters", message, f"name {LETTERS_MAXIMUM} at most")
     return [_letter(one) for one in listed], said.get("dryRun", True)
+
+
+def _places(body: bytes) -> list[tuple[int, int]]:
+    """Return which records of the log, as (partition, offset).
+
+    Raises:
+        Rejected(bad_json, bad_request, too_many_records)
+    """
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Rejected("bad_json", "the body is not JSON", _RECORDS) from error
+    listed = said.get("records") if isinstance(said, dict) else None
+    if not isinstance(listed, list) or not all(map(_is_place, listed)):
+        raise Rejected("bad_request", "the body does not list records", _RECORDS)
+    if len(listed) > LETTERS_MAXIMUM:
+        message = f"{len(listed)} records are too many at once"
+        raise Rejected("too_many_records", message, f"name {LETTERS_MAXIMUM} at most")
+    return [(place[0], place[1]) for place in listed]
+
+
+def _is_place(said: Any) -> bool:
+    return isinstance(said, list) and len(said) == 2 and all(type(each) is int and each >= 0 for each in said)
 
 
 def _letter(said: Any) -> Letter:
