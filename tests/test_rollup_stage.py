@@ -1,14 +1,25 @@
 """The stage that makes rollups, beside the owner of the store: it writes through its server, and survives crashes."""
 
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from process_rig import CATALOG
 from secondsight.errors import Rejected, Retryable
+from secondsight.model import EntityKind
+from secondsight.replay.force import Forcer
 from secondsight.rollup.run import SEEN_SECONDS, Roller
 from secondsight.store.client import FlightStore
 from secondsight.store.clusters import others_tables
+from secondsight.store.coarse import LEVELS
+from secondsight.store.schema import tables
 from secondsight.store.serve import start_store_server
-from test_rollup import DAY_MS, ENERGY, POWER, T0, WIDTHS, Site, read
+from test_rollup import DAY_MS, ENERGY, POWER, T0, UTIL, WIDTHS, Site, read
+
+CHILD = Path(__file__).with_name("rollup_child.py")
 
 
 class Dying:
@@ -137,3 +148,48 @@ def test_windows_that_were_made_before_there_were_rows_of_clusters_get_them(stor
     site.roller.step()
     assert {level: rolled(store, f"cluster_{level}", site.tenant) for level in WIDTHS} == before
     assert site.roller.waiting == 0
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+def test_rollups_are_made_again_by_force_whatever_became_of_them(store, tenant, level):
+    site = Site(store, tenant)
+    for number in range(0, 400, 20):
+        site.send({UTIL: number % 100, ENERGY: number}, T0 + 1000 * number, sequence=number + 1)
+    site.settle()
+    names = (f"gpu_{level.name}", f"gpu_cluster_{level.name}")
+    before = [by_time(read(store, name, tenant)) for name in names]
+    store.query(f"ALTER TABLE {names[0]} DELETE WHERE tenant_id = '{tenant}' SETTINGS mutations_sync = 1")
+    told = []
+    notes = {spec.name: spec for spec in tables(CATALOG)}["rollups_made"]
+    forcer = Forcer(store, notes, lambda *said: told.append(said))
+    for _ in range(2):
+        assert forcer.run(EntityKind.GPU, level, (T0, T0 + 400_000), site.rig.clock.now_ms()) >= 1
+        site.settle(100)
+        site.check(levels=(level.name,))
+    assert told[-1][1] == told[-1][2]
+    assert [by_time(read(store, name, tenant)) for name in names] == before
+
+
+def by_time(rows):
+    """Return rows in order of their windows, whatever their versions."""
+    return sorted((row | {"version": 0} for row in rows), key=lambda row: row["window_start"])
+
+
+def test_kill_9_of_its_own_process_in_place_of_any_insert_changes_nothing(store, tmp_path):
+    """The process is killed before rows are written, between rows and the note of them, and after that."""
+    server = start_store_server(store, tmp_path, others_tables())
+    site = Site(store, "killed")
+    fill(site)
+    site.rig.settle()
+    now_ms = site.rig.clock.now_ms() + 2 * DAY_MS
+
+    def run(inserts):
+        command = [sys.executable, str(CHILD), str(tmp_path / "store.address"), str(now_ms), str(inserts)]
+        return subprocess.run(command, check=False, timeout=120).returncode
+
+    try:
+        assert [run(inserts) for inserts in (0, 1, 3)] == [-signal.SIGKILL] * 3
+        assert run(-1) == 0
+        site.check()
+    finally:
+        server.close()

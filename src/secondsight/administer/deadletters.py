@@ -47,7 +47,7 @@ def add_dead_letters(commands: Commands, add: AddCommand, add_server: AddServer)
         "secondsight replay --reason unknown_metric --from now-6h --run",
     )
     _add_filters(replay, add_server)
-    add_replays(replay, add)
+    add_replays(replay, add, add_server)
     replay.add_argument("--run", action="store_true", help="send them")
     replay.add_argument("--again", action="store_true", help="also those that were sent again before")
     replay.add_argument("--json", action="store_true", help="what became of each as JSON")

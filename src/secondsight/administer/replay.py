@@ -1,24 +1,25 @@
-"""Commands that fill a store again: from another store, or from the lake."""
+"""Commands that fill a store again: from the log, the lake or another store; and rollups from what is stored."""
 
 import argparse
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secondsight.administer.history import BAR_CELLS
-from secondsight.administer.shell import AddCommand, Commands, now_ms, say
+from secondsight.administer.shell import AddCommand, AddServer, Commands, now_ms, say, send
 from secondsight.errors import Rejected
 
 if TYPE_CHECKING:
     from secondsight.contracts import Store
+    from secondsight.replay.again import Place
 
 
-def add_replays(replay: argparse.ArgumentParser, add: AddCommand) -> None:
-    """Add `replay store` and `replay lake` to the command that sends dead letters again."""
+def add_replays(replay: argparse.ArgumentParser, add: AddCommand, add_server: AddServer) -> None:
+    """Add `replay log`, `rollup`, `lake` and `store` to the command that sends dead letters again."""
     actions: Commands = replay.add_subparsers(
         title="actions", metavar="ACTION", required=False, parser_class=type(replay)
     )
@@ -36,8 +37,28 @@ def add_replays(replay: argparse.ArgumentParser, add: AddCommand) -> None:
         _lake,
         "secondsight replay lake --from 2026-10-01T00:00Z --to 2026-10-03T00:00Z --tables gpu_1s,gpu_30s",
     )
-    restoring.add_argument("--from", dest="from_time", required=True, metavar="TIME", help="RFC 3339, ms, or now-15d")
-    restoring.add_argument("--to", dest="to_time", required=True, metavar="TIME")
+    telling = add(
+        actions,
+        "log",
+        "have frames that the log holds taken in once more, for a range of when they were admitted",
+        _log,
+        "secondsight replay log --from 2026-10-01T08:00Z --to 2026-10-01T10:00Z --token-file data/tokens/operator",
+    )
+    add_server(telling)
+    forcing = add(
+        actions,
+        "rollup",
+        "have rollups of one resolution made again from what is stored, whatever changed",
+        _rollup,
+        "secondsight replay rollup --resolution 1h --from 2026-10-01T00:00Z --to 2026-10-03T00:00Z",
+    )
+    forcing.add_argument("--resolution", required=True, choices=("5m", "1h", "1d"))
+    forcing.add_argument("--kind", default="gpu", metavar="KIND", help="of these entities (gpu)")
+    for parser in (restoring, telling, forcing):
+        parser.add_argument("--from", dest="from_time", required=True, metavar="TIME", help="RFC 3339, ms, or now-15d")
+        parser.add_argument("--to", dest="to_time", required=True, metavar="TIME")
+    for parser in (telling, forcing):
+        parser.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="the platform (./data)")
     for parser in (moving, restoring):
         parser.add_argument("--data", type=Path, default=Path("data"), metavar="DIR", help="the platform (./data)")
         parser.add_argument("--tables", default="", metavar="A,B", help="these alone")
@@ -71,12 +92,73 @@ def _store(arguments: argparse.Namespace) -> int:
     )
 
 
+def _log(arguments: argparse.Namespace) -> int:
+    from collections import Counter
+
+    from secondsight.clock import SystemClock
+    from secondsight.replay.again import places_between, tell_again
+    from secondsight.replay.journal import Journal
+
+    from_ms, to_ms = _range(arguments)
+    clock, outcomes = SystemClock(), Counter[str]()
+    places = list(places_between(arguments.data / "log", clock, from_ms, to_ms))
+
+    def send_some(some: "Sequence[Place]") -> None:
+        outcomes.update(
+            send(arguments, "POST", "/v1/log/replay", {"records": [list(place) for place in some]})["outcomes"]
+        )
+
+    journal = Journal(arguments.data / "run" / "replay-log.json", f"{from_ms} {to_ms} {arguments.server}")
+    told = tell_again(places, send_some, journal, show_pieces)
+    journal.end()
+    if places:
+        sys.stderr.write("\n")
+    left = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()) if outcome != "replayed")
+    return say(f"told {told:,} of {len(places):,} frames once more" + (f"; left out: {left}" if left else ""))
+
+
+def _rollup(arguments: argparse.Namespace) -> int:
+    from secondsight.catalog.load import load_catalog
+    from secondsight.model import EntityKind
+    from secondsight.replay.force import Forcer
+    from secondsight.store.client import FlightStore
+    from secondsight.store.coarse import LEVELS
+    from secondsight.store.schema import tables
+
+    kinds = {kind.value: kind for kind in EntityKind}
+    if arguments.kind not in kinds:
+        raise Rejected("bad_kind", f"{arguments.kind!r} is no kind of entity", f"one of {', '.join(kinds)}")
+    (level,) = [level for level in LEVELS if level.name == arguments.resolution]
+    (notes,) = [spec for spec in tables(load_catalog()) if spec.name == "rollups_made"]
+    store = FlightStore(arguments.data / "run" / "store.address")
+    try:
+        forced = Forcer(store, notes, show_pieces).run(kinds[arguments.kind], level, _range(arguments), now_ms())
+    finally:
+        store.close()
+    if forced:
+        sys.stderr.write("\n")
+    return say(f"{forced:,} windows of {arguments.resolution} will be made again within a minute, with their clusters'")
+
+
+def _range(arguments: argparse.Namespace) -> tuple[int, int]:
+    """Return the range asked for, epoch ms.
+
+    Raises:
+        Rejected(bad_time): It is none.
+    """
+    from secondsight.query.times import parse_time
+
+    from_ms, to_ms = (parse_time(text, now_ms()) for text in (arguments.from_time, arguments.to_time))
+    if from_ms >= to_ms:
+        raise Rejected("bad_time", "the range is empty: --from must be before --to", "swap them, or widen the range")
+    return from_ms, to_ms
+
+
 def _lake(arguments: argparse.Namespace) -> int:
     from secondsight.catalog.load import load_catalog
     from secondsight.config import build, read_settings
     from secondsight.lake.layout import lake_tables
     from secondsight.lake.tables import open_lake
-    from secondsight.query.times import parse_time
     from secondsight.replay.journal import Journal
     from secondsight.replay.move import wanted_specs
     from secondsight.replay.restore import Restorer
@@ -84,9 +166,7 @@ def _lake(arguments: argparse.Namespace) -> int:
     from secondsight.store.retention import RETIRABLE
     from secondsight.store.schema import tables
 
-    from_ms, to_ms = (parse_time(text, now_ms()) for text in (arguments.from_time, arguments.to_time))
-    if from_ms >= to_ms:
-        raise Rejected("bad_time", "the range is empty: --from must be before --to", "swap them, or widen the range")
+    from_ms, to_ms = _range(arguments)
     settings = {"data": arguments.data} | read_settings(arguments.config, os.environ, "retention")
     config = build(RetentionConfig, settings, "retention")
     names = _names(arguments) or tuple(RETIRABLE)
