@@ -1,6 +1,8 @@
 """The hot store lets go of rows that the lake has, of no others, and of no table that is kept for ever."""
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from query_fixture import Row, insert_rows
 from secondsight.access.metadata import open_metadata
 from secondsight.access.retention import EVERY_CLASS, KeepRule, raise_floor, read_floors, read_rules, set_rule
 from secondsight.cli import main
-from secondsight.clock import ManualClock
+from secondsight.clock import ManualClock, SystemClock
 from secondsight.errors import Rejected
 from secondsight.retire.config import RetentionConfig
 from secondsight.retire.rules import DAY_MS, Partition, bounds_of, days_kept, is_due, partitions_of, with_rule
@@ -254,6 +256,30 @@ def test_parts_are_dropped_through_the_owner_of_the_store(store, metadata, tmp_p
     finally:
         client.close()
         server.close()
+
+
+def test_the_part_that_up_runs_drops_what_the_lake_has(store, metadata, tmp_path):
+    """The command of the part, as a process of its own, beside the owner of the store; rows are years old."""
+    insert_rows(store, [*day_of_rows(0), *day_of_rows(1)])
+    insert_rows(store, [Row(SystemClock().now_ms() - 3_600_000, "GPU-a", {"gpu_power_watts": 1})])
+    fill_lake(store, tmp_path, "gpu_1s")
+    settings = tmp_path / "config.toml"
+    settings.write_text(f'[retention]\ndata = "{tmp_path}"\nevery_seconds = 0.1\nwait_seconds = 0.1\n')
+    server = start_store_server(store, tmp_path / "run")
+    part = subprocess.Popen([sys.executable, "-m", "secondsight", "retention", "run", "--config", str(settings)])
+    try:
+        for _ in range(600):
+            if sum(held(store).values()) == 1 or part.poll() is not None:
+                break
+            SystemClock().sleep(0.1)
+        part.terminate()
+        assert part.wait(30) == 0
+    finally:
+        part.kill()
+        part.wait()
+        server.close()
+    assert list(held(store).values()) == [1]
+    assert read_floors(metadata) == {"gpu_1s": DAY0 + 2 * DAY_MS}
 
 
 def test_the_stage_stops_when_told_to(store, metadata, tmp_path):
