@@ -23,6 +23,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from chaos_frames import Parcel, Shipment
+from clickhouse_server import Server
 from kafka_broker import Broker
 from up_rig import Platform, wait_until
 
@@ -261,6 +262,7 @@ class Blows:
     running: Platform
     proxy: Cuttable
     broker: Broker | None = None
+    server: Server | None = None
     disk: Path | None = None
     progress: Callable[[], int] = lambda: 0
     """Grows whenever the processor writes how far it is."""
@@ -275,11 +277,12 @@ class Blows:
             case "kill" if part == "everything":
                 self.running.kill()
                 self.running.start()
-            case "kill" if part == "broker":
-                assert self.broker is not None
-                self.broker.kill()
+            case "kill" if part in ("broker", "store"):
+                killed = self.broker if part == "broker" else self.server
+                assert killed is not None
+                killed.kill()
                 time.sleep(blow.seconds)
-                self.broker.start()
+                killed.start()
             case "kill":
                 os.kill(self._pid(part), signal.SIGKILL)
             case "pause":

@@ -5,28 +5,34 @@ import http.client
 import random
 import re
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import clickhouse_server
 import kafka_broker
 from chaos_broken import launcher
 from chaos_compare import Differences, compare, counts_of, counts_wanted
 from chaos_fleet import CLOSING_SECONDS, Fleet, Story
+from chaos_foreign import CLUSTER, Foreigners
 from chaos_frames import Parcel, ship
 from chaos_oracle import Expected, expect, sizes
 from chaos_rig import FRAMES, PATIENCE_SECONDS, Blows, Couriers, Cuttable, schedule, small_disk
 from chaos_rows import WINDOW_MS
 from flow_tables import Tables
+from secondsight.contracts import Store
 from secondsight.process.balance import differences
 from secondsight.store.chdb import ChdbStore
+from secondsight.store.clickhouse.config import ClickHouseConfig
+from secondsight.store.clickhouse.store import ClickHouseStore
 from up_rig import Platform, request
 
 MARGIN_SECONDS = 90
 SPOILED_AFTERWARDS = 20
+_FLEET = rf"SELECT * FROM \1 FINAL WHERE cluster_id != '{CLUSTER}'"
 LOG_DISK_MIB = 512
 
 
@@ -41,6 +47,10 @@ class Size:
     blows: dict[str, int]
     patient_share: float = 0.0
     kafka: bool = False
+    clickhouse: bool = False
+    """Keep the tables in a server, which may be killed as well."""
+    foreign: bool = False
+    """Have Prometheus and OpenTelemetry write beside the fleet."""
     small_disk: bool = False
     waits_for_the_last: bool = False
     """Wait until the windows that only silence closes are rolled up too."""
@@ -74,14 +84,10 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
     shipment = ship(Fleet(Story(size.hosts, size.gpus, size.seconds, start, seed)))
     figures |= shipment.counts | {"bodies": len(shipment), "ticks": shipment.ticks}
     with ExitStack() as stack:
-        broker, options = None, ["--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent"]
-        if size.kafka:
-            (folder / "broker").mkdir()
-            broker = stack.enter_context(kafka_broker.broker(folder / "broker"))
-            options += ["--kafka", broker.address]
-        disk = None
-        if size.small_disk:
-            disk = stack.enter_context(small_disk(folder / "data" / "log", LOG_DISK_MIB))
+        servers = _servers(folder, size, stack)
+        options = ["--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent"]
+        options += ["--kafka", servers.broker.address] if servers.broker else []
+        options += ["--clickhouse", servers.server.url] if servers.server else []
         running = Platform(folder / "data", *options)
         if size.fault:
             running.command = [str(launcher(folder, size.fault)), "-m", "secondsight"]
@@ -91,10 +97,14 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
         stack.callback(proxy.close)
         couriers = Couriers(shipment, lambda: proxy.port, lambda: running.token("collector"), size.pace_seconds)
         stack.callback(couriers.stop)
-        tables = Tables(running)
+        tables = Tables(running, servers.store)
         stack.callback(tables.close)
-        dealer = Blows(running, proxy, broker, disk, lambda: progress_of(tables))
+        dealer = Blows(running, proxy, servers.broker, servers.server, servers.disk, lambda: progress_of(tables))
+        foreigners = Foreigners(shipment.fleet.story, proxy, size.pace_seconds)
+        stack.callback(foreigners.stop)
         couriers.start()
+        if size.foreign:
+            foreigners.start(running)
         for blow in blows:
             _wait_for(couriers, blow.share)
             dealer.deal(blow)
@@ -105,10 +115,38 @@ def _run(folder: Path, seed: int, size: Size, blows: list[Any], figures: dict[st
         found = _settled(tables, expected, open_yet, size.patience_seconds)
         figures["compared"] = sum(found.compared.values())
         assert not found, found.words()
+        if size.foreign:
+            figures["foreign values"] = _check_foreign(tables, foreigners, size.patience_seconds)
         _check_gaps(running, expected, shipment.fleet.story)
         _check_refusals(running, couriers, seed)
         assert running.stop() == 0, running.words()
-    _check_balance(folder / "data", start, size.seconds)
+        with closing(servers.store or ChdbStore(folder / "data" / "hot")) as held:
+            _check_balance(held, start, size.seconds)
+
+
+class _Servers(NamedTuple):
+    """What a platform runs on besides its folder."""
+
+    broker: kafka_broker.Broker | None
+    server: clickhouse_server.Server | None
+    store: ClickHouseStore | None
+    disk: Path | None
+
+
+def _servers(folder: Path, size: Size, stack: ExitStack) -> _Servers:
+    """Start what a run wants, until the stack is unwound."""
+    broker, server, store, disk = None, None, None, None
+    if size.kafka:
+        (folder / "broker").mkdir()
+        broker = stack.enter_context(kafka_broker.broker(folder / "broker"))
+    if size.clickhouse:
+        (folder / "store").mkdir()
+        server = stack.enter_context(clickhouse_server.server(folder / "store"))
+        store = ClickHouseStore(ClickHouseConfig(server.url))
+        stack.callback(store.close)
+    if size.small_disk:
+        disk = stack.enter_context(small_disk(folder / "data" / "log", LOG_DISK_MIB))
+    return _Servers(broker, server, store, disk)
 
 
 def progress_of(tables: Tables) -> int:
@@ -139,7 +177,8 @@ def _settled(tables: Tables, expected: Expected, open_yet: dict[str, int], patie
     wanted, reached, since = counts_wanted(expected, open_yet), None, time.monotonic()
 
     def query(sql: str) -> Any:
-        return tables.table(sql)
+        """Read what is of the fleet alone."""
+        return tables.table(re.sub(r"FROM (\w+) FINAL", rf"FROM ({_FLEET})", sql))
 
     while (counts := counts_of(query)) != wanted and time.monotonic() - since < patience_seconds:
         moved = (counts, progress_of(tables))  # a replay writes again what is there: counts alone stand still
@@ -152,6 +191,16 @@ def _settled(tables: Tables, expected: Expected, open_yet: dict[str, int], patie
         time.sleep(3)
         found = compare(query, expected, open_yet)
     return found
+
+
+def _check_foreign(tables: Tables, foreigners: Foreigners, patience_seconds: float) -> int:
+    """What foreign senders were acknowledged is in the tables, once; return how many values that is."""
+    foreigners.finish()
+    end = time.monotonic() + patience_seconds
+    while (wrong := foreigners.differences(tables.table)) and time.monotonic() < end:
+        time.sleep(3)
+    assert not wrong, f"{len(wrong)} values of foreign senders: {wrong[:5]}"
+    return len(foreigners.wanted)
 
 
 def _check_gaps(running: Platform, expected: Expected, story: Story) -> None:
@@ -205,11 +254,7 @@ def _refused_requests(running: Platform) -> int:
     return sum(round(float(line.rpartition(" ")[2])) for line in lines)
 
 
-def _check_balance(data: Path, start: int, seconds: int) -> None:
+def _check_balance(store: Store, start: int, seconds: int) -> None:
     """The ledger and the tables agree of all windows that are written off."""
-    store = ChdbStore(data / "hot")
-    try:
-        found = differences(store, start * 1000, (start + seconds + 60) * 1000)
-    finally:
-        store.close()
+    found = differences(store, start * 1000, (start + seconds + 60) * 1000)
     assert not found, found[:5]

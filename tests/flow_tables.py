@@ -6,6 +6,7 @@ from typing import Any
 
 from secondsight.catalog.load import load_catalog
 from secondsight.catalog.scale import to_physical
+from secondsight.contracts import Store
 from secondsight.errors import Retryable
 from secondsight.model import EntityKind, Quality
 from secondsight.store.client import FlightStore
@@ -19,9 +20,10 @@ POLL_SECONDS = 0.25
 class Tables:
     """The tables of one platform; values of raw rows come back in the catalogue's units."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, store: Store | None = None) -> None:
+        """Read a platform's tables, through its processor or from a store that is reached otherwise."""
         self.catalog = load_catalog()
-        self._store = FlightStore(platform.data / "run" / "store.address")
+        self._store = store or FlightStore(platform.data / "run" / "store.address")
 
     def rows(self, sql: str, **params: object) -> list[Row]:
         """Run one statement; a store that is busy or restarting is asked again."""

@@ -73,6 +73,26 @@ def test_half_an_hour_of_a_fleet_over_kafka(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.crash
+@pytest.mark.timeout(3600)
+def test_half_an_hour_of_a_fleet_over_a_server_as_the_store(tmp_path: Path) -> None:
+    blows = MANY_BLOWS | {"kill store": 4}
+    print(json.dumps(run(tmp_path, any_seed(), replace(LONG, hosts=6, blows=blows, clickhouse=True, foreign=True))))
+
+
+@pytest.mark.soak
+@pytest.mark.crash
+@pytest.mark.timeout(900)
+def test_a_short_story_with_foreign_senders_over_a_server(tmp_path: Path) -> None:
+    blows = BLOWS | {"kill store": 2}
+    run(
+        tmp_path,
+        seed_of(SEED),
+        replace(SHORT, seconds=300, pace_seconds=40, blows=blows, clickhouse=True, foreign=True),
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.crash
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_product_is_noticed(tmp_path: Path, fault: str) -> None:
