@@ -165,7 +165,8 @@ def _ranges(starts: I64, ends: I64) -> Positions:
     """Return the positions of several ranges, one after the other."""
     sizes = ends - starts
     before = np.cumsum(sizes) - sizes
-    return np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    found: Positions = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    return found
 
 
 def _values(taken: Sequence[Taken], name: str, order: Positions | None) -> tuple[Positions, NDArray[Any]]:

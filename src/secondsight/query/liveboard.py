@@ -93,7 +93,7 @@ class LiveBoards:
         with self._lock:
             found = self._cells.get(key)
         if found is None:
-            places = {cell.key: place for place, cell in enumerate(cells)}
+            places: dict[tuple[str, ...], int] = {cell.key: place for place, cell in enumerate(cells)}
             labels = (series.labels(number) for number in range(key[1]))
             found = np.array([-1 if one[4] else places.get(one[:4], -1) for one in labels], np.int32)
             with self._lock:
