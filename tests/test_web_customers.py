@@ -23,7 +23,7 @@ from test_web_pages import pytestmark as browser_marks
 from web_fake_api import STATIC
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [*browser_marks, pytest.mark.soak]
+pytestmark = browser_marks
 __all__ = ["browser"]
 
 CATALOG = load_catalog()
