@@ -12,7 +12,7 @@ from test_web_pages import pytestmark as browser_marks
 from web_fake_api import FakeApi, Fleet, make_fleet, serve
 
 playwright = pytest.importorskip("playwright.sync_api")
-pytestmark = [*browser_marks, pytest.mark.soak]
+pytestmark = browser_marks
 __all__ = ["browser"]
 
 SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "900"))
@@ -47,6 +47,7 @@ def shown_second(tab: Tab) -> str:
     return tab.page.locator(".map-panel .sub b").inner_text()
 
 
+@pytest.mark.soak
 def test_the_map_follows_the_stream_and_is_not_asked_for_again(tab: Tab, fleet: Fleet) -> None:
     fleet.requests.clear()
     tab.page.goto("/")
@@ -59,7 +60,7 @@ def test_the_map_follows_the_stream_and_is_not_asked_for_again(tab: Tab, fleet: 
     second = shown_second(tab)
     tab.wait_until(lambda: shown_second(tab) != second)
     assert len(of(fleet, "/v1/fleet/map")) == asked_before
-    tab.page.get_by_role("button", name="Power", exact=True).click()
+    tab.page.locator(".map-panel").get_by_role("button", name="Power", exact=True).click()
     expect(tab.page.locator(".map-panel .legend")).to_contain_text("800 W")
     assert len(of(fleet, "/v1/fleet/map")) == asked_before, "the stream has every metric of the map"
     tab.page.goto("/catalog")
@@ -67,6 +68,7 @@ def test_the_map_follows_the_stream_and_is_not_asked_for_again(tab: Tab, fleet: 
     assert tab.complaints == []
 
 
+@pytest.mark.soak
 def test_a_stream_that_is_refused_leaves_asking(tab: Tab, fleet: Fleet) -> None:
     fleet.streams.is_offered = False
     try:
@@ -80,6 +82,7 @@ def test_a_stream_that_is_refused_leaves_asking(tab: Tab, fleet: Fleet) -> None:
     assert [each for each in tab.complaints if GONE not in each] == []
 
 
+@pytest.mark.soak
 def test_a_server_that_comes_back_is_followed_from_where_it_was_left(browser: playwright.Browser) -> None:
     fleet = make_fleet()
     with serve(fleet) as server:
