@@ -21,7 +21,7 @@ from secondsight.store.client import FlightStore
 WATCHED = 16
 LOOK_SECONDS = 0.25
 PATHS = (
-    "/v1/metrics/query?metric=gpu_power_watts&cluster=local&from=now-15m&to=now&resolution=30s&aggregate=avg",
+    "/v1/metrics/query?metric=gpu_power_watts&cluster=local&from=now-15m&to=now&resolution=30s&aggregate=avg&groupBy=cluster",
     "/v1/top?metric=gpu_temperature_celsius&window=1m&n=5&by=gpu",
     "/v1/gpus/{gpu}/telemetry?metrics=gpu_power_watts,gpu_utilization_ratio,gpu_temperature_celsius,"
     "gpu_memory_used_bytes&from=now-15m&to=now&resolution=1s",

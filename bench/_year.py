@@ -2,24 +2,35 @@
 
 The platform is stopped; its store is opened here. Rows that its own stages made of what the simulator sent are put down
 again and again, under other hosts and times: 1 s rows for an hour, 30 s for a day, 5 min for a day, 1 h and 1 d for
-three months, and those of clusters. Which host follows which template changes with every hour. An hour is twelve times
-its 5 minutes and a day 288 times, so counts, sums and sketches weigh what they would. A tenth of the newest rows is
-there twice, and not merged.
+three months, and those of clusters. An hour of 1 s rows of one cluster, from 30 days ago, is in the lake alone. Which
+host follows which template changes with every hour. An hour is twelve times its 5 minutes and a day 288 times, so
+counts, sums and sketches weigh what they would. A tenth of the newest rows is there twice, and not merged.
 """
 
+import hashlib
+import resource
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 
 import _fleet
+from secondsight.access.metadata import open_metadata
+from secondsight.access.retention import raise_floor
 from secondsight.catalog.load import Catalog, load_catalog
 from secondsight.catalog.members import Merge, keeps_sketch, members
-from secondsight.clock import SystemClock
+from secondsight.clock import ManualClock, SystemClock
 from secondsight.contracts import Store
+from secondsight.lake.config import LakeConfig
+from secondsight.lake.serve import stage_of
+from secondsight.lake.tables import open_lake
 from secondsight.model import EntityKind
+from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.blocks import newest_blocks
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.clusters import pooled_members
@@ -29,12 +40,15 @@ from secondsight.store.spec import quoted
 HOUR_S, DAY_S, STEP_S = 3_600, 86_400, 300
 HOSTS_OF_CLUSTER = 32
 AT_ONCE = 24
+COLD_DAYS = 30
 KIND = EntityKind.GPU
 SOURCES = ("gpu_1s", "gpu_30s", "gpu_5m", "gpu_cluster_5m", "entities", "progress")
 KEPT = frozenset({"schema_version", *(f"old_{name}" for name in SOURCES)})
 SETTINGS = {
     "max_execution_time": 900,
+    "max_insert_threads": 2,
     "max_partitions_per_insert_block": 1000,
+    "max_threads": 2,
     "prefer_column_name_to_alias": 1,
     "query_plan_join_swap_table": "false",
 }
@@ -54,25 +68,96 @@ YEAR = Shape(hosts=125, raw_seconds=HOUR_S, fine_seconds=DAY_S, days=90)
 QUICK = Shape(hosts=32, raw_seconds=900, fine_seconds=2 * HOUR_S, days=30)
 
 
-def grow(hot: Path, shape: Shape) -> int:
-    """Fill the store of a stopped platform and return where its newest rows end, in epoch ms.
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was filled, in epoch ms: where its newest rows end, and where the hour of the lake begins."""
+
+    end_ms: int
+    cold_ms: int
+
+
+def kept_folder(shape: Shape) -> Path:
+    """Return where a filled folder of a shape is kept for the next run; another program or catalogue has another."""
+    here = Path(__file__).parent
+    sources = [(here / name).read_bytes() for name in ("_year.py", "_fleet.py")]
+    facts = [repr(shape), version("chdb-core"), repr(load_catalog().metrics)]
+    digest = hashlib.blake2b(b"".join([*sources, *map(str.encode, facts)]), digest_size=8).hexdigest()
+    return here.parent / ".build" / "bench-query" / digest
+
+
+def keep(folder: Path, filled: Filled, kept: Path) -> None:
+    """Keep a filled folder of a stopped platform, and no other one of this benchmark."""
+    shutil.rmtree(kept.parent, ignore_errors=True)
+    waiting = kept.with_suffix(".new")
+    _copy(folder, waiting)
+    (waiting / "filled").write_text(f"{filled.end_ms} {filled.cold_ms}")
+    waiting.rename(kept)
+
+
+def take(kept: Path, folder: Path) -> Filled:
+    """Put a kept folder down where a platform can run on it, and say what is in it."""
+    _copy(kept, folder)
+    end_ms, cold_ms = map(int, (kept / "filled").read_text().split())
+    return Filled(end_ms, cold_ms)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a data folder; parts of tables and files of the lake never change, and are linked."""
+
+    def put(from_: str, to: str) -> None:
+        path = Path(from_)
+        is_fixed = path.suffix in (".bin", ".cmrk4", ".cmrk3", ".cmrk2", ".mrk4", ".mrk3", ".parquet", ".cidx")
+        if is_fixed:
+            Path(to).hardlink_to(path)
+        else:
+            shutil.copy2(path, to)
+
+    shutil.copytree(source, target, copy_function=put, symlinks=True, dirs_exist_ok=True)
+
+
+def grow(data: Path, shape: Shape) -> Filled:
+    """Fill the store and the lake of a stopped platform.
 
     Args:
-        hot: Folder of the store, which holds the templates.
+        data: Its folder, whose store holds the templates.
         shape: What it is to hold.
     """
     clock = SystemClock()
-    store = ChdbStore(hot, clock=clock, deadline_seconds=900)
+    store = ChdbStore(data / "hot", clock=clock, deadline_seconds=900)
     try:
         made = _Year(store, load_catalog(), shape, clock.now_ms() // 1000 // STEP_S * STEP_S)
-        for step in (made.begin, made.raw, made.fine, made.coarse, made.clusters, made.known):
-            began = time.monotonic()
+        cold_s = made.cold_s
+        steps = (made.begin, made.cold, lambda: _to_lake(store, data, cold_s), made.raw, made.fine, made.coarse)
+        for step in (*steps, made.clusters, made.known):
+            began, used = time.monotonic(), _cpu_seconds()
             step()
-            print(f"made: {step.__name__}, {time.monotonic() - began:.0f} s", flush=True)
+            name, took = getattr(step, "__name__", "lake"), time.monotonic() - began
+            print(f"made: {name}, {took:.0f} s, {_cpu_seconds() - used:.0f} s of CPU", flush=True)
         print(made.summary(), flush=True)
-        return made.end_s * 1000
+        return Filled(made.end_s * 1000, cold_s * 1000)
     finally:
         store.close()
+
+
+def _to_lake(store: Store, data: Path, cold_s: int) -> None:
+    """Have the lake's own stage copy the hour that is there, and take it out of the hot store."""
+    end_ms = (cold_s + HOUR_S) * 1000
+    config = LakeConfig(data, settle_seconds=0, recheck_seconds=0.001, compact_hours=0, tables=("gpu_1s",))
+    lake, metadata = open_lake(config.catalog, data), open_metadata(str(data / "metadata.sqlite"))
+    try:
+        copied = stage_of(config, store, lake, ManualClock(end_ms + DAY_S * 1000), SelfMetrics()).step(Event())
+        if not copied:
+            raise SystemExit("nothing came into the lake")
+        raise_floor(metadata, "gpu_1s", end_ms + DAY_S * 1000, end_ms)
+    finally:
+        metadata.dispose()
+        lake.close()
+    store.query("TRUNCATE TABLE gpu_1s")
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 class _Year:
@@ -89,6 +174,8 @@ class _Year:
         self._windows = (int(whole[0]["high"]) - self._begin_s) // STEP_S + 1
         self._tile_s = self._windows * STEP_S
         self._templates: list[str] = []
+        self.cold_s = (end_s - min(COLD_DAYS, shape.days - 1) * DAY_S) // HOUR_S * HOUR_S
+        self._hosts = shape.hosts
 
     def begin(self) -> None:
         """Put templates aside, and empty all tables."""
@@ -105,18 +192,23 @@ class _Year:
             if row["name"] not in KEPT:
                 self._run(f"TRUNCATE TABLE {quoted(row['name'])}")
 
+    def cold(self) -> None:
+        """Put down an hour of 1 s rows of the first cluster, long ago."""
+        self._hosts = min(HOSTS_OF_CLUSTER, self._shape.hosts)
+        self._seconds("gpu_1s", self.cold_s, self.cold_s + HOUR_S)
+        self._hosts = self._shape.hosts
+
     def raw(self) -> None:
         """Put down 1 s rows, and a tenth of the newest ten minutes once more."""
-        replaced = [f"{name} + g.start - {self._begin_s} AS {name}" for name in ("event_time", "ingest_time")]
-        at = "toUnixTimestamp(t.event_time)"
-        self._tiled("gpu_1s", replaced, at, self._shape.raw_seconds)
+        self._seconds("gpu_1s", self.end_s - self._shape.raw_seconds, self.end_s)
         self._again("gpu_1s", "event_time", 600)
 
     def fine(self) -> None:
         """Put down 30 s rows, and a tenth of the newest hour once more."""
         names = ("window_start", "first_event_time", "last_event_time")
         replaced = [f"{name} + g.start - {self._begin_s} AS {name}" for name in names]
-        self._tiled("gpu_30s", replaced, "toUnixTimestamp(t.window_start)", self._shape.fine_seconds)
+        from_s = self.end_s - self._shape.fine_seconds
+        self._tiled("gpu_30s", replaced, "toUnixTimestamp(t.window_start)", from_s, self.end_s)
         self._again("gpu_30s", "window_start", HOUR_S)
 
     def coarse(self) -> None:
@@ -194,11 +286,15 @@ class _Year:
         """Return the expression for the start of the template window that a window follows."""
         return f"{self._begin_s} + intDiv({start}, {width_s}) % {self._windows} * {STEP_S}"
 
-    def _tiled(self, table: str, replaced: Sequence[str], at: str, seconds: int) -> None:
-        """Put down all template rows again and again, up to the end."""
+    def _seconds(self, table: str, from_s: int, to_s: int) -> None:
+        replaced = [f"{name} + g.start - {self._begin_s} AS {name}" for name in ("event_time", "ingest_time")]
+        self._tiled(table, replaced, "toUnixTimestamp(t.event_time)", from_s, to_s)
+
+    def _tiled(self, table: str, replaced: Sequence[str], at: str, from_s: int, to_s: int) -> None:
+        """Put down all template rows again and again in [from, to)."""
         inside = f"{at} >= {self._begin_s} AND {at} < {self._begin_s + self._tile_s}"
-        ends = f"{at} + g.start - {self._begin_s} < {self.end_s}"
-        for start in range(self.end_s - seconds, self.end_s, self._tile_s):
+        ends = f"{at} + g.start - {self._begin_s} < {to_s}"
+        for start in range(from_s, to_s, self._tile_s):
             self._put(table, table, replaced, f"{inside} AND {ends}", [start], HOUR_S)
 
     def _put(
@@ -217,7 +313,7 @@ class _Year:
         rows = [
             (self._templates[(number * 7 + start // width_s * 13) % len(self._templates)], start, number)
             for start in starts
-            for number in range(self._shape.hosts * _fleet.GPUS)
+            for number in range(self._hosts * _fleet.GPUS)
         ]
         hosts = [number // _fleet.GPUS for _, _, number in rows]
         columns = {

@@ -308,6 +308,7 @@ def told_of(answer, path):
     """Return all that an answer says, but what the request said itself."""
     text = json.dumps(dict(answer.headers)) + answer.content.decode("utf-8", "replace")
     for said in re.split(r"[/?&=,]", path):
+        text = text.replace(f"'{said}'", "")  # a hint that says what was asked
         text = text.replace(said, "") if len(said) > 3 and answer.status_code >= 400 else text
     return text
 

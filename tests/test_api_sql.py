@@ -37,7 +37,7 @@ LONG = f"SELECT count() AS n FROM {' '.join(SOURCES)} WHERE " + " AND ".join(
 class Api:
     def __init__(self, made: Rig, folder: Path) -> None:
         self.rig = made
-        budget = Budget(seconds=60.0, rows_per_second=1 << 40, at_once_per_user=1)
+        budget = Budget(seconds=60.0, rows_per_second=1 << 40, at_once=2, at_once_per_user=1)
         self.config = ApiConfig(data=folder, sql=budget)
         services = make_services(self.config, made.reached, made.metadata, CATALOG, made.clock)
         self.app = make_app(services)

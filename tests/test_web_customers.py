@@ -83,6 +83,7 @@ def test_two_customers_on_one_host_see_their_own(
     page.goto(f"/gpus/{GPUS[other]}")
     expect(page.get_by_role("alert").first).to_be_visible()
     page.goto("/events")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Events")
     page.keyboard.press("/")
     page.keyboard.type("GPU-of-")
     expect(page.get_by_role("option")).to_have_count(1)

@@ -26,6 +26,7 @@ FLAGS = [
 ]
 WIDTHS = {"1280": (1280, 860), "390": (390, 844)}
 PLOT = ".theme-row .plot-canvas"
+PATIENCE_MS = 30_000
 
 pytestmark = [
     pytest.mark.browser,
@@ -59,7 +60,7 @@ class Tab:
     def __init__(self, browser: playwright.Browser, address: str, width: str = "1280", theme: str = "light") -> None:
         size = {"width": WIDTHS[width][0], "height": WIDTHS[width][1]}
         self.context = browser.new_context(base_url=address, viewport=size, color_scheme=theme, reduced_motion="reduce")
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(PATIENCE_MS)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -71,7 +72,7 @@ class Tab:
         self.context.add_cookies([{"name": "secondsight_session", "value": "open", "url": address}])
         return self
 
-    def wait_until(self, holds: Callable[[], bool], limit_ms: int = 15_000) -> None:
+    def wait_until(self, holds: Callable[[], bool], limit_ms: int = PATIENCE_MS) -> None:
         """Ask every tenth of a second; the pages' policy forbids the browser to evaluate a text by itself."""
         for _ in range(limit_ms // 100):
             if holds():
@@ -95,6 +96,7 @@ def gpu_path(fleet: Fleet, number: int = 1) -> str:
 
 
 def expect(locator: playwright.Locator) -> playwright.LocatorAssertions:
+    playwright.expect.set_options(timeout=PATIENCE_MS)  # a machine with much to do is no fault of the page
     return playwright.expect(locator)
 
 
