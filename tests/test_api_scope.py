@@ -313,11 +313,13 @@ def told_of(answer, path):
     return text
 
 
-@settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
-@given(data=st.data(), role=st.sampled_from(list(RANKED := (Role.VIEWER, Role.OPERATOR, Role.ADMIN))), grants=GRANTS)
-def test_no_route_tells_what_the_grants_do_not_show(api, data, role, grants):
+@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.soak)])
+def test_no_route_tells_what_the_grants_do_not_show(api, examples):
+    settings(deadline=None, max_examples=examples, suppress_health_check=SLOW)(walked)(api)
+
+
+@given(data=st.data(), role=st.sampled_from([Role.VIEWER, Role.OPERATOR, Role.ADMIN]), grants=GRANTS)
+def walked(api, data, role, grants):
     secret = api.granted(role, grants)
     hidden = hidden_marks(grants)
     for _ in range(4):

@@ -150,7 +150,10 @@ def test_windows_that_were_made_before_there_were_rows_of_clusters_get_them(stor
     assert site.roller.waiting == 0
 
 
-@pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
+@pytest.mark.parametrize(
+    "level",
+    [pytest.param(level, marks=[pytest.mark.soak] if level.name != "1h" else [], id=level.name) for level in LEVELS],
+)
 def test_rollups_are_made_again_by_force_whatever_became_of_them(store, tenant, level):
     site = Site(store, tenant)
     for number in range(0, 400, 20):

@@ -8,25 +8,25 @@ import pytest
 from up_custody import compare_with_answers, compare_with_ledger, compare_with_store, let_pass, wait_for_all
 from up_rig import Platform, Sender, platform
 
-KILLS = 20
 PARTS = ("gateway", "processor", "api")
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)
-def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [10, pytest.param(40, marks=pytest.mark.soak)])
+def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     chance = random.Random(20261129)
     data = tmp_path / "data"
     with platform(data, "--listen", "127.0.0.1:0", "--simulate", "0", "--no-local-agent") as running:
         sender = Sender(running)
         sender.start()
         try:
-            for kill in range(KILLS):
+            for kill in range(kills):
                 let_pass(sender, chance.randint(1, 3))
                 _kill(running, chance, kill)
         finally:
             sender.stop()
-        assert len(sender.acknowledged) > KILLS * sender.hosts * sender.gpus
+        assert len(sender.acknowledged) > kills * sender.hosts * sender.gpus
         wait_for_all(running, sender)
         compare_with_answers(running, sender)
         assert running.stop() == 0, running.words()

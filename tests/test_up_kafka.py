@@ -10,15 +10,15 @@ from kafka_broker import Broker
 from up_custody import compare_with_answers, compare_with_store, let_pass, wait_for_all
 from up_rig import Platform, Sender, platform
 
-KILLS = 8
 PARTS = ("gateway", "processor", "broker", "everything")
 
 pytestmark = pytest.mark.skipif(bool(kafka_broker.why_not()), reason=kafka_broker.why_not() or "-")
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)
-def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.soak)])
+def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path, kills: int) -> None:
     chance = random.Random(20261130)
     data = tmp_path / "data"
     (tmp_path / "broker").mkdir()
@@ -28,12 +28,12 @@ def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path
             sender = Sender(running)
             sender.start()
             try:
-                for kill in range(KILLS):
+                for kill in range(kills):
                     let_pass(sender, chance.randint(1, 3))
                     _kill(running, broker, PARTS[kill % len(PARTS)])
             finally:
                 sender.stop()
-            assert len(sender.acknowledged) > KILLS * sender.hosts * sender.gpus
+            assert len(sender.acknowledged) > kills * sender.hosts * sender.gpus
             wait_for_all(running, sender)
             compare_with_answers(running, sender)
             assert running.stop() == 0, running.words()
