@@ -139,8 +139,10 @@ class LiveBlock:
     @property
     def nbytes(self) -> int:
         """Return about how much memory it takes."""
-        held = sum(batch.nbytes for batch in self._batches)
-        return held if self._is_sealed else held + sum(column.nbytes for column in list(self._columns.values()))
+        own: list[Any] = [self.codes, self.starts, self._order, self._inverse]
+        if not self._is_sealed:
+            own += [self.series, self.owner, self.t, *self._version, *list(self._columns.values())]
+        return sum(each.nbytes for each in (*self._batches, *own) if each is not None)
 
     def seal(self) -> None:
         """Put every column in order, and keep nothing of how the rows arrived; for a block that hardly changes."""
