@@ -1,8 +1,7 @@
 """Serve administration: who may read what. Admins alone, each for the tenants that its own grants hold whole."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Query
 from pydantic import Field
@@ -16,13 +15,12 @@ from secondsight.access.scope import Grant, Scope, add_grant
 from secondsight.access.tenants import Tenant, add_tenant, list_tenants, tenant_ids
 from secondsight.access.tokens import TokenRecord, TokenSpec, create_token, list_tokens, token_id_of
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Time, next_cursor, span_of, words_of
+from secondsight.api.parameters import Names, PageParameters, Time, page_of, span_of, words_of
 from secondsight.api.services import Caller, Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
-T = TypeVar("T")
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH_MAXIMUM)]
 IdSet = Annotated[list[str] | None, Field(max_length=1_000, description="Null admits all, an empty list none.")]
 
@@ -191,7 +189,7 @@ def tenants(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[Pa
     """Return the tenants that the caller administers."""
     known = {tenant.tenant_id: tenant for tenant in list_tenants(services.metadata)}
     mine = sorted(tenant for tenant in tenant_ids(services.metadata) | set(scope.all_tenant_ids) if scope.owns(tenant))
-    page, cursor = _page(mine, asked)
+    page, cursor = page_of(mine, asked)
     found = [_tenant(known.get(name) or Tenant(name, "", 0)) for name in page]
     return TenantPage(tenants=found, total=len(mine), next_cursor=cursor)
 
@@ -214,7 +212,7 @@ def create_tenant(services: Shared, caller: Admin, asked: Annotated[TenantReques
 def grants(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[PageParameters, Query()]) -> GrantPage:
     """Return grants to read tenants that the caller administers, revoked ones too."""
     found = list_grants(services.metadata, administered(scope))
-    page, cursor = _page(found, asked)
+    page, cursor = page_of(found, asked)
     return GrantPage(grants=[_grant(one) for one in page], total=len(found), next_cursor=cursor)
 
 
@@ -246,7 +244,7 @@ def delete_grant(services: Shared, caller: Admin, scope: Reader, grant_id: int) 
 def tokens(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[PageParameters, Query()]) -> TokenPage:
     """Return the tokens of tenants that the caller administers, without secrets, revoked ones too."""
     found = [one for tenant_id in administered(scope) for one in list_tokens(services.metadata, tenant_id)]
-    page, cursor = _page(found, asked)
+    page, cursor = page_of(found, asked)
     return TokenPage(tokens=[_token(one) for one in page], total=len(found), next_cursor=cursor)
 
 
@@ -337,12 +335,6 @@ def _checked(services: Services, asked: GrantFields) -> Grant:
     """
     denied = frozenset(services.catalog.resolve(name).name for name in asked.denied_metrics)
     return replace(asked.grant(), denied_metrics=denied)
-
-
-def _page(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str | None]:
-    start = parse_cursor(asked.cursor)
-    end = start + parse_limit(asked.limit)
-    return items[start:end], next_cursor(end, len(items))
 
 
 def _audit(services: Services, caller: Identity, tenant_id: str, action: str, detail: str) -> None:

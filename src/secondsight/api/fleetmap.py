@@ -8,11 +8,11 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import Field
 
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import Names, PageParameters, Parameters, Time, Word, next_cursor
+from secondsight.api.parameters import Names, PageParameters, Parameters, Time, Word, page_of
 from secondsight.api.services import Reader, Shared
 from secondsight.query.board import Cell
 from secondsight.query.fleetmap import Frame, read_frame
-from secondsight.query.request import Filters, parse_cursor, parse_filters, parse_limit
+from secondsight.query.request import Filters, parse_filters
 from secondsight.query.search import Found, Match, SearchReader
 from secondsight.query.times import format_time, parse_time
 
@@ -110,11 +110,8 @@ def fleet_map(
 def search(services: Shared, scope: Reader, asked: Annotated[SearchParameters, Query()]) -> SearchPage:
     """Return clusters, hosts, GPUs, jobs, teams and AI models whose names hold a text."""
     found = SearchReader(services.inventory).read(asked.q, scope, services.clock.now_ms())
-    start = parse_cursor(asked.cursor)
-    end = start + parse_limit(asked.limit)
-    return SearchPage(
-        matches=[_match(one) for one in found[start:end]], total=len(found), next_cursor=next_cursor(end, len(found))
-    )
+    page, cursor = page_of(found, asked)
+    return SearchPage(matches=[_match(one) for one in page], total=len(found), next_cursor=cursor)
 
 
 def _headers(frame: Frame) -> dict[str, str]:

@@ -1,12 +1,15 @@
 """Describe the query parameters of the read API. An unknown one is an error, so that a slip of the pen is seen."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from secondsight.errors import Rejected
 from secondsight.query.plan import Span
-from secondsight.query.request import Filters, QueryText
+from secondsight.query.request import Filters, QueryText, parse_cursor, parse_limit
+
+T = TypeVar("T")
 
 Names = Annotated[str, Field(max_length=40_000, description="One value, or several separated by commas.")]
 Time = Annotated[str, Field(max_length=64, description="RFC 3339, epoch milliseconds, or relative: now-15m.")]
@@ -156,6 +159,17 @@ def span_of(from_ms: int, to_ms: int) -> Span:
     if from_ms >= to_ms:
         raise Rejected("bad_range", "the range ends before it begins", "name an earlier from, or a later to")
     return Span(from_ms, to_ms)
+
+
+def page_of(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str | None]:
+    """Return the part of a list that is asked for, and the cursor of the next one.
+
+    Raises:
+        Rejected: A limit or cursor that is none.
+    """
+    start = parse_cursor(asked.cursor)
+    end = start + parse_limit(asked.limit)
+    return items[start:end], next_cursor(end, len(items))
 
 
 def next_cursor(end: int, total: int) -> str | None:

@@ -8,9 +8,8 @@ from secondsight.access.audit import AuditEntry
 from secondsight.access.people import Person, erase_person, list_people
 from secondsight.api.administration import Admin, administered
 from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.parameters import PageParameters, next_cursor
+from secondsight.api.parameters import PageParameters, page_of
 from secondsight.api.services import Reader, Shared
-from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time
 
 _ERRORS: dict[int | str, dict[str, type[ErrorAnswer]]] = {code: {"model": ErrorAnswer} for code in (400, 404, 422)}
@@ -42,10 +41,8 @@ class UserPage(Shape):
 def users(services: Shared, _caller: Admin, scope: Reader, asked: Annotated[PageParameters, Query()]) -> UserPage:
     """Return the people of tenants that the caller administers, erased ones too."""
     found = list_people(services.metadata, administered(scope))
-    start = parse_cursor(asked.cursor)
-    end = start + parse_limit(asked.limit)
-    page = [_user(one) for one in found[start:end]]
-    return UserPage(users=page, total=len(found), next_cursor=next_cursor(end, len(found)))
+    page, cursor = page_of(found, asked)
+    return UserPage(users=[_user(one) for one in page], total=len(found), next_cursor=cursor)
 
 
 @router.delete("/v1/users/{user_id}", status_code=204)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query
@@ -22,17 +22,14 @@ from secondsight.api.models import (
     StatusCounts,
     VerdictAnswer,
 )
-from secondsight.api.parameters import GpuListParameters, PageParameters, words_of
+from secondsight.api.parameters import GpuListParameters, PageParameters, page_of, words_of
 from secondsight.api.services import Reader, Shared
 from secondsight.catalog.health import Health
 from secondsight.errors import Rejected
 from secondsight.query.answer import coverage_json
 from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
 from secondsight.query.health import Key, Verdict
-from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time
-
-T = TypeVar("T")
 
 router = APIRouter(tags=["fleet"], responses={404: {"model": ErrorAnswer}})
 
@@ -86,7 +83,7 @@ def clusters(services: Shared, scope: Reader, asked: Annotated[PageParameters, Q
     now = services.fleet.read(scope)
     verdicts = services.health.read(now, scope)
     groups = list(grouped(now.gpus, "cluster_id").values())
-    page, cursor = _page(groups, asked)
+    page, cursor = page_of(groups, asked)
     return ClusterPage(
         clusters=[_place(members, verdicts) for members in page],
         total=len(groups),
@@ -107,7 +104,7 @@ def cluster(
     if not members:
         raise not_found("cluster", cluster_id)
     hosts = list(grouped(members, "host_id").values())
-    page, cursor = _page(hosts, asked)
+    page, cursor = page_of(hosts, asked)
     return ClusterAnswer(
         cluster=_place(members, verdicts),
         hosts=[_place(on_host, verdicts, host_id=on_host[0].host_id) for on_host in page],
@@ -131,7 +128,7 @@ def node_gpus(host_id: str, services: Shared, scope: Reader, asked: Annotated[Pa
 def _gpu_page(
     now: FleetNow, found: Sequence[GpuNow], asked: PageParameters, verdicts: Mapping[Key, Verdict]
 ) -> GpuPage:
-    page, cursor = _page(found, asked)
+    page, cursor = page_of(found, asked)
     return GpuPage(
         gpus=[_gpu(gpu, verdicts[_key(gpu)]) for gpu in page],
         total=len(found),
@@ -139,12 +136,6 @@ def _gpu_page(
         complete_through=_time(now.progress.complete_through_ms),
         data_freshness_ms=now.freshness_ms,
     )
-
-
-def _page(items: Sequence[T], asked: PageParameters) -> tuple[Sequence[T], str | None]:
-    start = parse_cursor(asked.cursor)
-    end = start + parse_limit(asked.limit)
-    return items[start:end], str(end) if end < len(items) else None
 
 
 def _checked_health(text: str) -> frozenset[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from secondsight.api.models import CatalogAnswer, CollectorAnswer, CollectorPage, MetricAnswer
-from secondsight.api.parameters import PageParameters, next_cursor
+from secondsight.api.parameters import PageParameters, next_cursor, page_of
 from secondsight.api.services import Reader, Shared
 from secondsight.catalog.metric import Metric
 from secondsight.query.aggregates import legal_aggregates
@@ -33,13 +33,10 @@ def collectors(services: Shared, scope: Reader, asked: Annotated[PageParameters,
     """Return the collectors in scope, those furthest behind first, those without a sample last."""
     rows = services.inventory.progress(scope).to_pylist()
     rows.sort(key=lambda row: (row["watermark_ms"] <= 0, row["watermark_ms"], row["collector_id"]))
-    start = parse_cursor(asked.cursor)
-    end = start + parse_limit(asked.limit)
+    page, cursor = page_of(rows, asked)
     now_ms = services.clock.now_ms()
     return CollectorPage(
-        collectors=[collector_answer(row, now_ms) for row in rows[start:end]],
-        total=len(rows),
-        next_cursor=next_cursor(end, len(rows)),
+        collectors=[collector_answer(row, now_ms) for row in page], total=len(rows), next_cursor=cursor
     )
 
 
