@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from query_fixture import (
@@ -28,7 +29,7 @@ from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
 from secondsight.query.figures import compile_figures, figures_of, metrics_of_rules
 from secondsight.query.fleet import compile_newest
-from secondsight.query.inventory import compile_progress, compile_rewrites
+from secondsight.query.inventory import compile_progress, compile_rewrites, progress_of
 from secondsight.query.plan import Situation, Span, plan_series
 from secondsight.query.request import Filters, Format, parse_query
 from secondsight.query.rows import compile_rows
@@ -144,6 +145,12 @@ def test_a_metric_never_supported_is_not_expected(store):
     answer = ask(store, metric=UNSUPPORTED, gpu="GPU-a,GPU-b")
     assert answer.series == ()
     assert answer.coverage.expected == 0
+
+
+def test_a_collector_that_never_told_a_sample_is_not_called_silent():
+    times = {"watermark_ms": [T0, T0, 0], "newest_event_time_ms": [T0, T0, 0], "rollup_through_ms": [T0, T0, 0]}
+    progress = progress_of(pa.table({"idle": [0, 1, 1], **times}), pa.table({}), NOW)
+    assert (progress.idle, progress.collectors) == (1, 2)
 
 
 def test_an_idle_collector_is_named_and_not_waited_for(store):

@@ -87,6 +87,7 @@ def test_an_empty_answer_about_what_is_nowhere_says_so(arguments, command):
     out = io.StringIO()
     assert command(Namespace(**{**vars(arguments), "cluster": "c11"}), out) == 0
     assert "there is no cluster 'c11' that you may see; near: 'c1'" in " ".join(out.getvalue().split())
+    assert "─" not in out.getvalue()  # no table of nothing
 
 
 @pytest.mark.parametrize("once", [True, False])

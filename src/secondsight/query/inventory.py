@@ -48,6 +48,7 @@ class Progress:
             has no watermark yet.
         newest_ms: Newest event time of any.
         rollup_through_ms: Up to where every 30 s row of a collector in use is written.
+        idle, collectors: How many are silent, and how many there are, of those that ever told a sample.
     """
 
     complete_through_ms: int | None
@@ -336,12 +337,13 @@ def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:
     newest, through = _integers(mine, "newest_event_time_ms"), _integers(mine, "rollup_through_ms")
     owing = ~idle | ((now_ms - newest < 900_000) & (through <= newest))
     complete_ms = _least(_integers(mine, "watermark_ms")[~idle])
+    has_told = newest > 0
     return Progress(
         complete_through_ms=min(complete_ms, now_ms) if complete_ms else None,
         newest_ms=int(newest.max()) or None if newest.size else None,
         rollup_through_ms=_least(through[owing]) if owing.any() else _least(through + 30_000),
-        idle=int(idle.sum()),
-        collectors=idle.size,
+        idle=int((idle & has_told).sum()),
+        collectors=int(has_told.sum()),
     )
 
 

@@ -60,7 +60,8 @@ def query_command(arguments: Namespace, out: TextIO) -> int:
         out.write(json.dumps(body, indent=2) + "\n")
         return 0
     console = Console(file=out)
-    console.print(series_table(body))
+    if body["series"]:
+        console.print(series_table(body))
     console.print(quality_line(body), style="dim", highlight=False)
     return 0
 
@@ -79,9 +80,10 @@ def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
         body = client.get_json("/v1/top", params)
         table = top_table(body)
         if arguments.once or not console.is_terminal:
-            console.print(table)
-            if not body["rows"]:
-                console.print("; ".join(body["warnings"]), style="dim", highlight=False)
+            if body["rows"]:
+                console.print(table)
+            else:
+                console.print("; ".join(body["warnings"]) or "nothing was found", style="dim", highlight=False)
             return 0
         with Live(table, console=console, screen=False, auto_refresh=False) as live:
             while True:
