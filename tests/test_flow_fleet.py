@@ -133,8 +133,8 @@ def test_coverage_is_stored_slots_over_expected(fleet: Fleet) -> None:
 
 
 def test_windows_and_seconds_agree(fleet: Fleet) -> None:
-    """A closed window, read from its row, has the mean and the increase of its seconds."""
-    start_ms = fleet.start_ms // WINDOW_MS * WINDOW_MS
+    """The first whole window, read from its row, has the mean and the increase of its seconds."""
+    start_ms = -(-fleet.start_ms // WINDOW_MS) * WINDOW_MS
     sql = (
         "SELECT uniqExact(entity) AS gpus FROM gpu_30s FINAL WHERE samples > 0"
         " AND window_start = toDateTime({start:Int64}, 'UTC')"

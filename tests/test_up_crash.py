@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from up_custody import compare_with_answers, compare_with_ledger, compare_with_store, let_pass, wait_for_all
+from up_custody import (
+    compare_with_answers,
+    compare_with_ledger,
+    compare_with_store,
+    let_pass,
+    let_windows_close,
+    wait_for_all,
+)
 from up_rig import Platform, Sender, platform
 
 PARTS = ("gateway", "processor", "api")
@@ -24,6 +31,7 @@ def test_kill_at_random_moments_loses_nothing_and_doubles_nothing(tmp_path: Path
             for kill in range(kills):
                 let_pass(sender, chance.randint(1, 3))
                 _kill(running, chance, kill)
+            let_windows_close(sender)
         finally:
             sender.stop()
         assert len(sender.acknowledged) > kills * sender.hosts * sender.gpus

@@ -6,6 +6,7 @@ With SECONDSIGHT_SHOTS=DIR a picture of every page in each width and theme is le
 import os
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -286,10 +287,10 @@ def test_a_drag_zooms_all_charts_and_a_double_click_goes_back(tab: Tab, fleet: F
 
 def test_the_pointer_shows_its_second_in_every_gutter(tab: Tab, fleet: Fleet) -> None:
     page = tab.page
-    page.goto(f"{gpu_path(fleet, 9)}?range=5m")
-    expect(page.locator(PLOT)).to_have_count(7)
-    page.keyboard.press("l")
+    span = [datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in (fleet.born_ms - 300_000, fleet.born_ms)]
+    page.goto(f"{gpu_path(fleet, 9)}?from={span[0][:19]}Z&to={span[1][:19]}Z")
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
+    expect(page.locator(PLOT)).to_have_count(7)
     before = page.locator(".gutter").nth(2).inner_text()
     page.locator(f"{PLOT} .u-over").first.hover(position={"x": 120, "y": 20})
     pointed = page.locator(".time-axis-cursor")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from secondsight.process.balance import differences
+from secondsight.process.cells import WINDOW_MS
+from secondsight.process.watermark import AGENT_LATENESS_MS
 from secondsight.store.chdb import ChdbStore
 from up_rig import Platform, Sender, wait_until
 
@@ -14,6 +16,13 @@ def let_pass(sender: Sender, acknowledgements: int) -> None:
     """Wait until every host got so many more acknowledgements."""
     goal = len(sender.acknowledged) + acknowledgements * sender.hosts * sender.gpus
     wait_until(lambda: len(sender.acknowledged) >= goal, 90)
+
+
+def let_windows_close(sender: Sender) -> None:
+    """Wait until windows are closed that the newest two, which may be written as they stand, do not count among."""
+    first_ms = min(tick for _, tick in sender.acknowledged)
+    closed_ms = first_ms + 3 * WINDOW_MS + AGENT_LATENESS_MS
+    wait_until(lambda: max(tick for _, tick in list(sender.acknowledged)) > closed_ms, 120)
 
 
 def wait_for_all(running: Platform, sender: Sender) -> None:

@@ -33,8 +33,16 @@ step lint && "$bin/ruff" check --quiet src tests bench tools
 step types && "$bin/mypy"
 step "import rules" && "$bin/lint-imports" --no-cache
 step "pages: format, lint, types, unit tests" && (cd web && PATH="$node_bin:$PATH" npm run --silent check && PATH="$node_bin:$PATH" npm test --silent)
-step tests && "$bin/pytest" tests -m "not soak" -n 3 --dist loadfile --no-loadscope-reorder \
-  --not-run-file=.build/not_run.txt --durations=15
+step tests
+tests=("$bin/pytest" tests -m "not soak" --not-run-file=.build/not_run.txt)
+again=.build/only_alone.txt && : >"$again"
+if ! "${tests[@]}" -n 3 --dist loadfile --no-loadscope-reorder --durations=15; then
+  step "what failed, once more and alone; what fails twice is red"
+  "${tests[@]}" --last-failed --last-failed-no-failures none -rp | tee "$again"
+fi
+if grep -q ^PASSED "$again"; then
+  printf '\nfailed beside other tests and passed alone, to be looked at:\n' && sed -n 's/^PASSED /  - /p' "$again"
+fi
 if [ -s .build/not_run.txt ]; then
   printf '\nnot run on this machine:\n' && sort -u .build/not_run.txt | sed 's/^/  - /'
 else
