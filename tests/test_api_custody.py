@@ -130,6 +130,39 @@ def test_gaps_come_in_pages_and_by_filter(api):
         assert api.ask("GET", "/v1/telemetry/gaps", **(RANGE | wrong)).status_code in (400, 422)
 
 
+UNKNOWN = [
+    ("/v1/telemetry/gaps", {"host": "h3"}, ["there is no host 'h3' that you may see; there are: 'h1', 'h2'"]),
+    (
+        "/v1/telemetry/gaps",
+        {"host": "h3", "filled": "true"},
+        ["there is no host 'h3' that you may see; there are: 'h1', 'h2'"],
+    ),
+    ("/v1/telemetry/gaps", {"gpu": "GPU-h2-0"}, []),
+    ("/v1/telemetry/gaps", {"host": "secret"}, ["there is no host 'secret' that you may see; there are: 'h1', 'h2'"]),
+    ("/v1/ledger", {"cluster": "k9"}, ["there is no cluster 'k9' that you may see; there are: 'k1'"]),
+    ("/v1/ledger", {"collector": "secret"}, ["there is no collector 'secret' that you may see; there are: 'h1', 'h2'"]),
+    ("/v1/ledger", {"collector": "h1", "from": str(END + 50_000), "to": str(END + 60_000)}, []),
+    ("/v1/gpus", {"team": "te"}, ["there is no team 'te' that you may see"]),
+    ("/v1/gpus", {"host": "h1, h3", "status": "unknown"}, ["there is no host 'h3' that you may see; there are: 'h1', 'h2'"]),
+    ("/v1/gpus", {"host": " h1 ,secret", "status": "silent, lost,reporting"}, []),
+]
+
+
+@pytest.mark.parametrize(("path", "asked", "told"), UNKNOWN)
+def test_a_name_of_nothing_is_told_wherever_nothing_is_found(api, path, asked, told):
+    ranged = {} if path == "/v1/gpus" else RANGE
+    answer = api.ask("GET", path, **(ranged | asked))
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["warnings"] == told
+
+
+@pytest.mark.parametrize("path", ["/v1/telemetry/gaps", "/v1/ledger", "/v1/gpus", "/v1/events", "/v1/metrics/query"])
+@pytest.mark.parametrize("names", [",", " , ", "x" * 301, ",".join(map(str, range(1001)))])
+def test_a_filter_that_names_nothing_or_too_much_is_refused_by_every_list(api, path, names):
+    answer = api.ask("GET", path, cluster=names, **({"metric": POWER} if path == "/v1/metrics/query" else {}))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_filter")
+
+
 def test_gaps_of_a_host_are_one_story(api):
     (story,) = gaps(api, stories="true").stories
     assert (story.level, story.host_id, story.entities, story.expected_samples) == ("host", "h1", 2, 120)

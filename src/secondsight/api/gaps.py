@@ -24,6 +24,7 @@ from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.gapreader import Explained
 from secondsight.query.gaps import Filled
+from secondsight.query.hints import unknown_names
 from secondsight.query.reasons import EXPECTED, Reason
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.stories import Story, stories_of
@@ -124,7 +125,9 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
     if asked.filled:
-        return _filled_page(*services.gaps.filled(kind, filters, span, scope), kind, (start, end))
+        filled, tier, missing = services.gaps.filled(kind, filters, span, scope)
+        read_from = _read_from(tier, missing, () if filled else _unknown(services, kind, filters, scope))
+        return _filled_page(filled, kind, (start, end), read_from)
     wanted = _reasons(asked.reason)
     found = services.gaps.read(kind, filters, span, scope)
     mine = [one for one in found.gaps if one.reason in wanted]
@@ -137,7 +140,7 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
         missing=sum(one.gap.expected for one in mine),
         shed=sum(one.gap.expected for one in mine if one.reason is Reason.SHED),
         reasons={reason: count for reason in Reason if (count := sum(one.reason is reason for one in mine))},
-        **_read_from(found.tier, found.missing),
+        **_read_from(found.tier, found.missing, () if mine else _unknown(services, kind, filters, scope)),
         next_cursor=next_cursor(end, len(items)),
     )
 
@@ -323,12 +326,20 @@ def _gap(one: Explained, kind: EntityKind) -> GapAnswer:
     )
 
 
-def _read_from(tier: str, missing: str) -> dict[str, Any]:
-    """Return what an answer says of where its rows were read."""
-    return {"tier": tier, "partial": bool(missing), "warnings": [missing] if missing else []}
+def _unknown(services: Services, kind: EntityKind, filters: Filters, scope: Scope) -> tuple[str, ...]:
+    """Return what is to be said of names of nothing, where nothing was ever to report of all that is named."""
+    expected = services.inventory.expected(kind, filters, scope)
+    return () if expected.num_rows else unknown_names(filters, services.inventory, scope)
 
 
-def _filled_page(found: Sequence[Filled], tier: str, missing: str, kind: EntityKind, page: tuple[int, int]) -> GapPage:
+def _read_from(tier: str, missing: str, unknown: Sequence[str]) -> dict[str, Any]:
+    """Return what an answer says of where its rows were read, and of names of nothing."""
+    return {"tier": tier, "partial": bool(missing), "warnings": [*filter(None, [missing]), *unknown]}
+
+
+def _filled_page(
+    found: Sequence[Filled], kind: EntityKind, page: tuple[int, int], read_from: dict[str, Any]
+) -> GapPage:
     start, end = page
     return GapPage(
         gaps=[_filled(one, kind) for one in found[start:end]],
@@ -336,7 +347,7 @@ def _filled_page(found: Sequence[Filled], tier: str, missing: str, kind: EntityK
         missing=0,
         shed=0,
         reasons={Reason.NETWORK: len(found)} if found else {},
-        **_read_from(tier, missing),
+        **read_from,
         next_cursor=next_cursor(end, len(found)),
     )
 

@@ -10,8 +10,9 @@ from secondsight.api.parameters import Names, PageParameters, Time, next_cursor,
 from secondsight.api.services import Reader, Shared
 from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.process.ledger import SHED
+from secondsight.query.hints import unknown_names
 from secondsight.query.ledger import Asked, Count, Entry, LedgerReader, SpoolCounts, Waiting
-from secondsight.query.request import parse_cursor, parse_limit
+from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.said import SaidReader, Short, State
 from secondsight.query.times import format_time, parse_time
 
@@ -103,7 +104,7 @@ class LedgerPage(Shape):
     """A page of minutes, newest first, and what the agents of its hosts have in their spools now.
 
     `short` are the minutes of the range, a thousand at most, of which less came than agents say; `said` counts the
-    minutes that agents said.
+    minutes that agents said. `warnings` name what is asked for and is nowhere.
     """
 
     entries: list[EntryAnswer]
@@ -111,6 +112,7 @@ class LedgerPage(Shape):
     short: list[ShortAnswer]
     said: int
     total: int
+    warnings: list[str] = Field([])
     next_cursor: str | None
 
 
@@ -143,12 +145,15 @@ def ledger(services: Shared, scope: Reader, asked: Annotated[LedgerParameters, Q
     page = LedgerReader(services.inventory).read(wanted, scope, now_ms)
     said = SaidReader(services.inventory).read(wanted, scope, now_ms)
     end = start + len(page.entries)
+    places = Filters(cluster=wanted.clusters, host=wanted.hosts)
+    is_known = page.total or said.minutes
     return LedgerPage(
         entries=[_entry(one) for one in page.entries],
         waiting=[_waiting(one) for one in page.waiting],
         short=[_short(one) for one in said.shorts],
         said=said.minutes,
         total=page.total,
+        warnings=[] if is_known else [*unknown_names(places, services.inventory, scope, wanted.collectors)],
         next_cursor=next_cursor(end, page.total),
     )
 

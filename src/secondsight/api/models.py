@@ -223,10 +223,11 @@ class FleetAnswer(Shape):
 
 
 class GpuPage(Shape):
-    """A page of GPUs."""
+    """A page of GPUs. `warnings` name what is asked for and is nowhere."""
 
     gpus: list[GpuAnswer]
     total: int
+    warnings: list[str] = Field([])
     next_cursor: str | None
     complete_through: str | None
     data_freshness_ms: int | None

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from secondsight.errors import Rejected
 from secondsight.query.plan import Span
-from secondsight.query.request import Filters, QueryText, parse_cursor, parse_limit
+from secondsight.query.request import Filters, QueryText, parse_cursor, parse_limit, values_of
 
 T = TypeVar("T")
 
@@ -146,8 +146,12 @@ class TopParameters(PlaceParameters):
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return the values that commas separate."""
-    return tuple(filter(None, (word.strip() for word in text.split(","))))
+    """Return the values that commas separate.
+
+    Raises:
+        Rejected(bad_filter): Too many, one that is too long, or nothing but commas.
+    """
+    return values_of("a filter", text) if text else ()
 
 
 def span_of(from_ms: int, to_ms: int) -> Span:

@@ -29,6 +29,8 @@ from secondsight.errors import Rejected
 from secondsight.query.answer import coverage_json
 from secondsight.query.fleet import TEMPERATURE, FleetNow, GpuNow, Status, Summary, grouped, not_found, summarise
 from secondsight.query.health import Key, Verdict
+from secondsight.query.hints import unknown_names
+from secondsight.query.request import Filters, parse_filters
 from secondsight.query.times import format_time
 
 router = APIRouter(tags=["fleet"], responses={404: {"model": ErrorAnswer}})
@@ -62,12 +64,20 @@ def fleet(services: Shared, scope: Reader) -> FleetAnswer:
 @router.get("/v1/gpus")
 def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Query()]) -> GpuPage:
     """Return GPUs in order of cluster, host and index."""
-    _check_status(asked.status)
+    filters = parse_filters({name: getattr(asked, name) for name in ("cluster", "host", "job", "team")})
+    statuses = _checked_status(asked.status)
     wanted = _checked_health(asked.health)
     now = services.fleet.read(scope)
     verdicts = services.health.read(now, scope)
-    found = [gpu for gpu in now.gpus if _admits(asked, gpu) and (not wanted or verdicts[_key(gpu)].health in wanted)]
-    return _gpu_page(now, found, asked, verdicts)
+    found = [
+        gpu
+        for gpu in now.gpus
+        if _admits(filters, gpu)
+        and (not statuses or gpu.status in statuses)
+        and (not wanted or verdicts[_key(gpu)].health in wanted)
+    ]
+    page = _gpu_page(now, found, asked, verdicts)
+    return page if found else page.model_copy(update={"warnings": [*unknown_names(filters, services.inventory, scope)]})
 
 
 @router.get("/v1/gpus/{gpu_id}")
@@ -150,22 +160,26 @@ def _checked_health(text: str) -> frozenset[str]:
     return names
 
 
-def _check_status(text: str) -> None:
-    """Refuse a status that no GPU can have."""
-    unknown = [name for name in text.split(",") if text and name not in list(Status)]
-    if unknown:
-        raise Rejected("bad_status", f"status cannot be {unknown[0]!r}", f"legal: {', '.join(Status)}")
+def _checked_status(text: str) -> frozenset[str]:
+    """Return the statuses of a list.
+
+    Raises:
+        Rejected(bad_status): One is none.
+    """
+    names = frozenset(words_of(text))
+    if not names <= set(Status):
+        raise Rejected("bad_status", f"status cannot be {text[:80]!r}", f"legal: {', '.join(Status)}")
+    return names
 
 
-def _admits(asked: GpuListParameters, gpu: GpuNow) -> bool:
+def _admits(filters: Filters, gpu: GpuNow) -> bool:
     wanted = (
-        (asked.cluster, gpu.cluster_id),
-        (asked.host, gpu.host_id),
-        (asked.job, gpu.job_id),
-        (asked.team, gpu.owner_team),
-        (asked.status, gpu.status.value),
+        (filters.cluster, gpu.cluster_id),
+        (filters.host, gpu.host_id),
+        (filters.job, gpu.job_id),
+        (filters.team, gpu.owner_team),
     )
-    return all(not names or value in names.split(",") for names, value in wanted)
+    return all(not names or value in names for names, value in wanted)
 
 
 def _gpu(gpu: GpuNow, verdict: Verdict) -> GpuAnswer:

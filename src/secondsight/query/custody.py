@@ -151,7 +151,8 @@ def ledger_line(body: Body) -> str:
     spooled = f"; {records:,} records wait in spools of these hosts" if records else ""
     lost = sum(one["state"] == "lost" for one in body.get("short", ()))
     said = f"; of {body['said']:,} that agents said {lost} are not whole" if body.get("said") else ""
-    return (f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up") + said + spooled
+    balance = f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up"
+    return "; ".join([balance + said + spooled, *body.get("warnings", ())])
 
 
 def _not_stored(entry: Body) -> Iterator[str]:

@@ -19,8 +19,10 @@ NAMES_SHOWN = 5
 NAME_LENGTH_SHOWN = 100
 
 
-def unknown_names(filters: Filters, inventory: Inventory, scope: Scope) -> tuple[str, ...]:
-    """Return a sentence for each name of a filter that nothing in scope has.
+def unknown_names(
+    filters: Filters, inventory: Inventory, scope: Scope, collectors: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return a sentence for each name of a filter, or of a collector, that nothing in scope has.
 
     Raises:
         Retryable: The store is away or busy.
@@ -42,6 +44,8 @@ def unknown_names(filters: Filters, inventory: Inventory, scope: Scope) -> tuple
         if asked:
             rows = inventory.read(compile_owners_named(name, asked, scope)).to_pylist()
             told += _sentences(what, asked, {row["name"] for row in rows})
+    if collectors:
+        told += _sentences("collector", collectors, set(inventory.progress(scope)["collector_id"].to_pylist()))
     return tuple(told)
 
 

@@ -201,7 +201,7 @@ def parse_filters(written: Mapping[str, str | tuple[str, ...] | None]) -> Filter
         Rejected(bad_filter): Too many values, one that is too long, or nothing but commas.
     """
     known = {field.name for field in fields(Filters)}
-    return Filters(**{name: _values(name, text) for name, text in written.items() if name in known and text})
+    return Filters(**{name: values_of(name, text) for name, text in written.items() if name in known and text})
 
 
 def parse_limit(limit: int | None) -> int:
@@ -230,7 +230,12 @@ def parse_cursor(cursor: str) -> int:
     return int(cursor)
 
 
-def _values(name: str, written: str | tuple[str, ...]) -> tuple[str, ...]:
+def values_of(name: str, written: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of a filter, each once, of a text those that commas separate, except of a part.
+
+    Raises:
+        Rejected(bad_filter): As `parse_filters`.
+    """
     if isinstance(written, str):
         values = [written] if name == "part" else _split(written)
         if not values:

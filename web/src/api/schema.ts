@@ -1984,7 +1984,7 @@ export interface components {
         };
         /**
          * GpuPage
-         * @description A page of GPUs.
+         * @description A page of GPUs. `warnings` name what is asked for and is nowhere.
          */
         GpuPage: {
             /** Completethrough */
@@ -1997,6 +1997,11 @@ export interface components {
             nextCursor: string | null;
             /** Total */
             total: number;
+            /**
+             * Warnings
+             * @default []
+             */
+            warnings: string[];
         };
         /**
          * GrantAnswer
@@ -2201,7 +2206,7 @@ export interface components {
          * @description A page of minutes, newest first, and what the agents of its hosts have in their spools now.
          *
          *     `short` are the minutes of the range, a thousand at most, of which less came than agents say; `said` counts the
-         *     minutes that agents said.
+         *     minutes that agents said. `warnings` name what is asked for and is nowhere.
          */
         LedgerPage: {
             /** Entries */
@@ -2216,6 +2221,11 @@ export interface components {
             total: number;
             /** Waiting */
             waiting: components["schemas"]["WaitingAnswer"][];
+            /**
+             * Warnings
+             * @default []
+             */
+            warnings: string[];
         };
         /**
          * LetterAnswer
