@@ -121,6 +121,48 @@ def test_windows_follow_each_other_and_hold_the_range(zone, start_s, hours, widt
     assert width_hours < 24 or set(at_midnight) <= {0, 1}
 
 
+CHANGES = [
+    ("America/New_York", (2024, 11, 3), 60, [60] * 25),
+    ("America/New_York", (2024, 3, 10), 60, [60] * 23),
+    ("America/New_York", (2024, 11, 3), 30, [30] * 50),
+    ("America/New_York", (2024, 11, 3), 360, [420, 360, 360, 360]),
+    ("America/New_York", (2024, 3, 10), 45, [45, 45, 30, *[45] * 28]),
+    ("America/Havana", (2024, 11, 3), 60, [60] * 25),
+    ("America/Havana", (2024, 11, 3), 120, [180, *[120] * 11]),
+    ("America/Sao_Paulo", (2018, 11, 4), 120, [60, *[120] * 11]),
+    ("Asia/Beirut", (2022, 10, 29), 60, [60] * 25),
+    ("Australia/Lord_Howe", (2024, 4, 7), 30, [30] * 49),
+    ("Australia/Lord_Howe", (2024, 4, 7), 60, [60, 90, *[60] * 22]),
+    ("Australia/Lord_Howe", (2024, 10, 6), 60, [60, 60, 30, *[60] * 21]),
+    ("Pacific/Chatham", (2024, 4, 7), 60, [60] * 25),
+    ("Pacific/Chatham", (2024, 9, 29), 180, [165, 135, *[180] * 6]),
+    ("Antarctica/Troll", (2024, 10, 27), 120, [120] * 13),
+    ("Asia/Kathmandu", (2024, 2, 29), 360, [360] * 4),
+    ("Pacific/Apia", (2011, 12, 29), 1440, [1440]),
+    ("America/New_York", (2024, 11, 3), 1440, [1500]),
+]
+"""Zone, a day on which clocks change, width of windows and the lengths that they have, in minutes."""
+
+
+@pytest.mark.parametrize(("zone", "day", "width", "lengths"), CHANGES)
+def test_windows_over_a_change_of_clocks(zone, day, width, lengths):
+    begin = local_ms(zone, *day)
+    edges = edges_of(Calendar(zone), width * 60_000, begin, begin + sum(lengths) * 60_000)
+    assert [(late - early) // 60_000 for early, late in pairwise(edges)] == lengths
+    assert edges[0] == begin
+
+
+@pytest.mark.parametrize("days", [2, 7, 10, 30])
+def test_several_days_are_counted_alike_in_every_zone(days):
+    width_ms = days * 24 * HOUR_MS
+    edges = edges_of(Calendar("UTC"), width_ms, BEGIN, END)
+    assert edges[0] == BEGIN // width_ms * width_ms
+    there = edges_of(Calendar("Pacific/Chatham"), width_ms, BEGIN, END)
+    assert {datetime.fromtimestamp(edge / 1000, ZoneInfo("Pacific/Chatham")).toordinal() % days for edge in there} == {
+        datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC")).toordinal() % days
+    }
+
+
 def test_months_have_their_own_lengths():
     edges = edges_of(
         Calendar("Europe/Berlin", 1), 0, local_ms("Europe/Berlin", 2024, 2, 3), local_ms("Europe/Berlin", 2024, 4, 1)
