@@ -227,7 +227,7 @@ class GpuPage(Shape):
 
     gpus: list[GpuAnswer]
     total: int
-    warnings: list[str] = Field([])
+    warnings: list[str] = Field(default=[])
     next_cursor: str | None
     complete_through: str | None
     data_freshness_ms: int | None
