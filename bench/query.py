@@ -42,7 +42,7 @@ WARM_UP = 2 if QUICK else 5
 QUIET_SECONDS = 1.5 if QUICK else 30
 PAGE_METRICS = 17
 """How many metrics the page of a GPU follows."""
-SETTLE_SECONDS = 240
+SETTLE_SECONDS = 600
 TOP_METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 
 
@@ -114,25 +114,31 @@ def _filled(folder: Path) -> _year.Filled:
 
 
 def _fill(running: _platform.Running) -> None:
-    """Send the backlog, and wait until rows of clusters are made of it."""
+    """Send the backlog, and wait until two windows of 5 min are made of all of it."""
     sent = json.loads(_send(running, FILL_HOSTS, FILL_SECONDS // _fleet.TICKS, "--since", str(FILL_SECONDS))[0])
     store, deadline, stored = (
         FlightStore(running.data / "run" / "store.address"),
         time.monotonic() + SETTLE_SECONDS,
         {"rows": 0, "windows": 0},
     )
+    whole = (
+        "SELECT window_start FROM gpu_5m FINAL WHERE part = '' GROUP BY window_start"
+        f" HAVING countIf(samples = {_year.STEP_S}) = {FILL_HOSTS * _fleet.GPUS}"
+    )
     sql = (
         "SELECT toUInt64(sum(bitShiftRight(version, 112))) AS values, count() AS rows,"
-        " (SELECT count(DISTINCT window_start) FROM gpu_cluster_5m FINAL WHERE part = '') AS windows FROM gpu_1s"
+        f" (SELECT count() FROM ({whole})) AS windows FROM gpu_1s"
     )
     wanted = FILL_HOSTS * FILL_SECONDS * _fleet.GPUS
-    while (stored["rows"] < wanted or stored["windows"] < 2) and time.monotonic() < deadline:
-        stored = store.query(sql).to_pylist()[0]
+    while stored["rows"] < wanted or stored["windows"] < 2:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the templates were not made within {SETTLE_SECONDS} s: {stored}")
         time.sleep(1)
+        stored = store.query(sql).to_pylist()[0]
     store.close()
     print(
         f"templates: {FILL_HOSTS} hosts x {_fleet.GPUS} GPUs x {FILL_SECONDS} s: {stored['rows']:,} rows of GPUs with"
-        f" {stored['values']:,} values, {stored['windows']} windows of 5 min; sent in {sent['seconds']:.0f} s",
+        f" {stored['values']:,} values, {stored['windows']} whole windows of 5 min; sent in {sent['seconds']:.0f} s",
         flush=True,
     )
 
