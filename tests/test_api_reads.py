@@ -438,6 +438,12 @@ def test_every_rung_has_figures(api):
         assert api.get(path, **RANGE).json()["error"]["code"] == "not_found", path
 
 
+def cells_of(host):
+    """Return the GPUs of a host as they are named one by one."""
+    place = {name: host[name] for name in ("tenantId", "clusterId", "rack", "hostId")}
+    return [place | {"gpuId": gpu, "index": index} for gpu, index in zip(host["gpuIds"], host["indexes"], strict=True)]
+
+
 def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
     at = T0 + 499_500
     body = api.get("/v1/fleet/map", at=str(at)).json()
@@ -450,6 +456,10 @@ def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
     again = api.get("/v1/fleet/map", at=str(at), layout=body["layout"]).json()
     assert again["cells"] is None
     assert again["frame"] == body["frame"]
+    assert again["hosts"] is None
+    by_host = api.get("/v1/fleet/map", at=str(at), naming="hosts").json()
+    assert by_host["cells"] is None
+    assert [cell for host in by_host["hosts"] for cell in cells_of(host)] == body["cells"]
     raw = api.get("/v1/fleet/map", at=str(at), headers={"accept": "application/octet-stream"})
     assert raw.content == frame
     assert raw.headers["x-secondsight-layout"] == body["layout"]

@@ -76,7 +76,7 @@ def test_a_stream_that_is_refused_leaves_asking(tab: Tab, fleet: Fleet) -> None:
         expect(tab.page.locator(".map-canvas")).to_be_visible()
         first = shown_second(tab)
         tab.wait_until(lambda: shown_second(tab) > first)
-        expect(tab.page.locator(".lost")).to_have_count(0)
+        expect(tab.page.locator("header .lost")).to_have_count(0)
     finally:
         fleet.streams.is_offered = True
     assert [each for each in tab.complaints if GONE not in each] == []
@@ -92,7 +92,7 @@ def test_a_server_that_comes_back_is_followed_from_where_it_was_left(browser: pl
         tab.wait_until(lambda: fleet.streams.open == 1)
         first = shown_second(tab)
         tab.wait_until(lambda: shown_second(tab) != first)
-    lost = tab.page.locator(".lost >> visible=true")
+    lost = tab.page.locator("header .lost >> visible=true")
     expect(lost).to_contain_text(re.compile(r"reconnecting, stale since \d\d:\d\d:\d\d"), timeout=WAIT_MS)
     told, kept = lost.inner_text(), shown_second(tab)
     tab.page.wait_for_timeout(1_200)

@@ -4,6 +4,7 @@ import base64
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 from zlib import crc32
 
@@ -65,6 +66,17 @@ def cell(card: Card) -> dict[str, Any]:
     }
 
 
+def hosts_of(cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """Return where cards are, those of a host together."""
+    found = []
+    for _, group in groupby(cards, lambda card: card.host):
+        members = list(group)
+        place = cell(members[0])
+        del place["gpuId"], place["index"]
+        found.append(place | {"gpuIds": [one.gpu_id for one in members], "indexes": [one.index for one in members]})
+    return found
+
+
 def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newest_ms: int, iso: Iso) -> dict[str, Any]:
     """Return one second of the map, one byte a GPU."""
     metric = query.get("metric", "gpu_utilization_ratio")
@@ -75,7 +87,7 @@ def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newes
         0 if math.isnan(value) else 1 + round(254 * min(1, max(0, (value - low) / (high - low)))) for value in known
     )
     layout = layout_of(cards)
-    cells = [] if query.get("layout") == layout else [cell(card) for card in cards]
+    naming = "" if query.get("layout") == layout else query.get("naming", "cells")
     return {
         "at": iso(at_ms),
         "metric": metric,
@@ -83,7 +95,8 @@ def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newes
         "low": low,
         "high": high,
         "layout": layout,
-        "cells": None if query.get("layout") == layout else cells,
+        "cells": [cell(card) for card in cards] if naming == "cells" else None,
+        "hosts": hosts_of(cards) if naming == "hosts" else None,
         "count": len(cards),
         "frame": base64.b64encode(coded).decode(),
         "links": {},

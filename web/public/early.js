@@ -2,7 +2,7 @@
 if (location.pathname === "/") {
   const asked = ["/v1/session", "/v1/catalog", "/v1/fleet"];
   const params = new URLSearchParams(location.search);
-  if (!params.has("by") && !params.has("at")) asked.push("/v1/fleet/map?metric=gpu_temperature_celsius");
+  if (!params.has("by") && !params.has("at")) asked.push("/v1/fleet/map?metric=gpu_temperature_celsius&naming=hosts");
   window.secondsightEarly = new Map(
     asked.map((address) => [address, fetch(address, { credentials: "same-origin" }).catch(() => null)]),
   );

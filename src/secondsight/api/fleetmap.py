@@ -1,6 +1,10 @@
 """Serve the fleet map, one byte a GPU, and the search."""
 
 import base64
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated
 from urllib.parse import quote
 
@@ -17,6 +21,7 @@ from secondsight.query.search import Found, Match, SearchReader
 from secondsight.query.times import format_time, parse_time
 
 BYTES = "application/octet-stream"
+HOST_OF = attrgetter("tenant_id", "cluster_id", "rack", "host_id")
 
 router = APIRouter(tags=["fleet"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
 
@@ -32,11 +37,30 @@ class CellAnswer(Shape):
     index: int | None
 
 
+class HostCells(Shape):
+    """GPUs of one host that follow each other in a layout."""
+
+    tenant_id: str
+    cluster_id: str
+    rack: str
+    host_id: str
+    gpu_ids: list[str]
+    indexes: list[int | None]
+
+
+class Naming(StrEnum):
+    """How a layout's GPUs are named: each by itself, or those of a host together, in a third of the bytes."""
+
+    CELLS = "cells"
+    HOSTS = "hosts"
+
+
 class MapAnswer(Shape):
     """One second of the fleet.
 
-    `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. `cells` is
-    null where the caller named the layout that is in use still.
+    `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. One of
+    `cells` and `hosts` names the GPUs in their order; both are null where the caller named the layout that is in use
+    still.
     """
 
     at: str
@@ -46,6 +70,7 @@ class MapAnswer(Shape):
     high: float
     layout: str
     cells: list[CellAnswer] | None
+    hosts: list[HostCells] | None
     count: int
     frame: str
     links: dict[str, str]
@@ -59,6 +84,7 @@ class MapParameters(Parameters):
     cluster: Names = ""
     host: Names = ""
     layout: Annotated[str, Field(max_length=64, description="Name of a layout that the caller has.")] = ""
+    naming: Annotated[Naming, Field(description="`hosts` names the GPUs of a host together.")] = Naming.CELLS
 
     def filters(self) -> Filters:
         """Return the filters that are meant."""
@@ -103,7 +129,7 @@ def fleet_map(
     frame = read_frame(services.boards, metric, asked.filters(), at_ms, scope)
     if accept.strip().lower().startswith(BYTES):
         return Response(frame.frame, media_type=BYTES, headers=_headers(frame))
-    return Response(_map(frame, asked.layout).model_dump_json(by_alias=True), media_type="application/json")
+    return Response(_map(frame, asked).model_dump_json(by_alias=True), media_type="application/json")
 
 
 @router.get("/v1/search")
@@ -123,7 +149,8 @@ def _headers(frame: Frame) -> dict[str, str]:
     }
 
 
-def _map(frame: Frame, known: str) -> MapAnswer:
+def _map(frame: Frame, asked: MapParameters) -> MapAnswer:
+    naming = None if asked.layout == frame.board.layout else asked.naming
     return MapAnswer(
         at=format_time(frame.board.at_ms),
         metric=frame.metric.name,
@@ -131,7 +158,8 @@ def _map(frame: Frame, known: str) -> MapAnswer:
         low=frame.low,
         high=frame.high,
         layout=frame.board.layout,
-        cells=None if known == frame.board.layout else [cell_answer(cell) for cell in frame.board.cells],
+        cells=[cell_answer(cell) for cell in frame.board.cells] if naming is Naming.CELLS else None,
+        hosts=[_host(tuple(of)) for _, of in groupby(frame.board.cells, HOST_OF)] if naming is Naming.HOSTS else None,
         count=len(frame.board.cells),
         frame=base64.b64encode(frame.frame).decode(),
         links={"clusters": "/v1/clusters", "gpus": "/v1/gpus"},
@@ -147,6 +175,19 @@ def cell_answer(cell: Cell) -> CellAnswer:
         host_id=cell.host_id,
         gpu_id=cell.gpu_id,
         index=cell.index,
+    )
+
+
+def _host(members: Sequence[Cell]) -> HostCells:
+    """Return GPUs that are all of one host."""
+    first = members[0]
+    return HostCells(
+        tenant_id=first.tenant_id,
+        cluster_id=first.cluster_id,
+        rack=first.rack,
+        host_id=first.host_id,
+        gpu_ids=[cell.gpu_id for cell in members],
+        indexes=[cell.index for cell in members],
     )
 
 

@@ -1,13 +1,13 @@
 /** Ask for series told apart by labels: one line a GPU, a host, a team. */
 
 import { queryOptions } from "@tanstack/react-query";
-import type { Columns } from "../model/columns";
-import type { Window } from "../model/window";
+import { type Columns, mergeTail } from "../model/columns";
+import { parseResolution, type Window } from "../model/window";
 import { addressOf, request } from "./client";
 import { boundsOf } from "./events";
 import type { Filters } from "./fleet";
 import { type Meta, toInstant, toMeta } from "./meta";
-import { POLL_MAXIMUM_MS } from "./series";
+import { keepStart, POLL_MAXIMUM_MS } from "./series";
 import type { WireColumns, WireSeries } from "./wire";
 
 export interface Series {
@@ -113,10 +113,14 @@ function earlier(asked: GroupedRequest): { from: string | number; to: string | n
   return { from: window.live ? to - window.lengthMs : window.from - earlierMs, to };
 }
 
-async function fetchGrouped(asked: GroupedRequest, signal: AbortSignal): Promise<Grouped> {
+async function fetchGrouped(
+  asked: GroupedRequest,
+  signal: AbortSignal,
+  bounds = earlier(asked),
+): Promise<Grouped> {
   const { earlierMs = 0 } = asked;
   const wire = await request<WireColumns>("/v1/metrics/query", {
-    params: { ...parametersOf(asked, earlier(asked)), format: "columns" },
+    params: { ...parametersOf(asked, bounds), format: "columns" },
     signal,
   });
   const series = wire.series.map(toSeries);
@@ -135,11 +139,55 @@ async function fetchGrouped(asked: GroupedRequest, signal: AbortSignal): Promise
   };
 }
 
+/** From where on the next answer of a sliding window may differ; null where it has to come whole. */
+function tailFrom(known: Grouped, lengthMs: number): number | null {
+  const slotMs = parseResolution(known.meta.resolution);
+  const settled = known.meta.completeThrough;
+  const isCut = known.total > known.series.length;
+  if (slotMs === null || settled === null || isCut || known.columns.ts.length === 0) return null;
+  const start = Math.floor(Math.min(settled, known.to) / slotMs - 1) * slotMs;
+  return start > Math.max(known.from, Date.now() - lengthMs) ? start : null;
+}
+
+/** What was known with a newer end; series that have nothing left in the window go. */
+export function withTail(known: Grouped, tail: Grouped, start: number, lengthMs: number): Grouped {
+  const from = tail.to - lengthMs;
+  const columns = mergeTail(known.columns, tail.columns, start, from);
+  const names = new Set(known.series.map((one) => one.column));
+  const all = [...known.series, ...tail.series.filter((one) => !names.has(one.column))];
+  const series = all.filter((one) => columns.values[one.column]?.some((cell) => cell !== null) === true);
+  const values = Object.fromEntries(series.map(({ column }) => [column, columns.values[column] ?? []]));
+  return {
+    columns: { ts: columns.ts, values },
+    series,
+    total: Math.max(series.length, tail.total),
+    meta: keepStart(known.meta, tail.meta),
+    from,
+    to: tail.to,
+  };
+}
+
+/** Newest answer of a sliding window: all of it at first, then only what can have changed. */
+async function followGrouped(
+  asked: GroupedRequest,
+  known: Grouped | undefined,
+  signal: AbortSignal,
+): Promise<Grouped> {
+  const { window, earlierMs = 0 } = asked;
+  if (!window.live || earlierMs !== 0 || known === undefined) return fetchGrouped(asked, signal);
+  const start = tailFrom(known, window.lengthMs);
+  if (start === null) return fetchGrouped(asked, signal);
+  const newest = { ...asked, resolution: known.meta.resolution };
+  const tail = await fetchGrouped(newest, signal, { from: start, to: "now" });
+  return withTail(known, tail, start, window.lengthMs);
+}
+
 export function groupedQuery(asked: GroupedRequest) {
   const { window } = asked;
+  const queryKey = ["grouped", asked] as const;
   return queryOptions({
-    queryKey: ["grouped", asked] as const,
-    queryFn: ({ signal }) => fetchGrouped(asked, signal),
+    queryKey,
+    queryFn: ({ signal, client }) => followGrouped(asked, client.getQueryData<Grouped>(queryKey), signal),
     enabled: asked.metrics.length > 0,
     placeholderData: (previous, query) =>
       JSON.stringify(query?.queryKey[1].filters) === JSON.stringify(asked.filters) ? previous : undefined,

@@ -14,4 +14,13 @@ describe("frames of one byte a GPU", () => {
     expect(placed({ layout: "a", cells: [cell] })).toBe(first);
     expect(placed({ layout: "b", cells: null })).toBe(null);
   });
+  it("are of the same GPUs whether each is named by itself or those of a host together", () => {
+    const place = { tenantId: "t", clusterId: "c", rack: "r", hostId: "h" };
+    const cells = [
+      { ...place, gpuId: "g0", index: 0 },
+      { ...place, gpuId: "g1", index: null },
+    ];
+    const hosts = [{ ...place, gpuIds: ["g0", "g1"], indexes: [0, null] }];
+    expect(placed({ layout: "by host", cells: null, hosts })).toEqual(placed({ layout: "by cell", cells }));
+  });
 });

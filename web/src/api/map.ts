@@ -3,7 +3,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { request } from "./client";
 import { toInstant } from "./meta";
-import type { WireCell, WireMap } from "./wire";
+import type { WireCell, WireHostCells, WireMap } from "./wire";
 
 export interface MapCell {
   id: string;
@@ -27,8 +27,8 @@ export interface Frame extends ByteFrame {
   at: number;
 }
 
-/** What an answer says of which GPUs it is about; null stands for those of a layout that is known here. */
-export type Placed = Pick<WireMap, "layout" | "cells">;
+/** What an answer says of which GPUs it is about; no names stand for those of a layout that is known here. */
+export type Placed = Pick<WireMap, "layout" | "cells"> & Partial<Pick<WireMap, "hosts">>;
 
 export interface MapRequest {
   metric: string;
@@ -48,6 +48,10 @@ function toCell(wire: WireCell): MapCell {
   return { id: wire.gpuId, cluster: wire.clusterId, rack: wire.rack, host: wire.hostId, index: wire.index };
 }
 
+function toCells({ clusterId: cluster, rack, hostId: host, gpuIds, indexes }: WireHostCells): MapCell[] {
+  return gpuIds.map((id, at) => ({ id, cluster, rack, host, index: indexes[at] ?? null }));
+}
+
 function keepLayout(name: string, cells: readonly MapCell[]): readonly MapCell[] {
   layouts.set(name, cells);
   for (const oldest of layouts.keys()) {
@@ -58,10 +62,11 @@ function keepLayout(name: string, cells: readonly MapCell[]): readonly MapCell[]
 }
 
 /** The GPUs of a layout; null where they were never named. */
-export function placed({ layout, cells }: Placed): readonly MapCell[] | null {
+export function placed({ layout, cells, hosts = null }: Placed): readonly MapCell[] | null {
   const known = layouts.get(layout);
-  if (known !== undefined || cells === null) return known ?? null;
-  return keepLayout(layout, cells.map(toCell));
+  if (known !== undefined) return known;
+  const named = hosts?.flatMap(toCells) ?? cells?.map(toCell);
+  return named === undefined ? null : keepLayout(layout, named);
 }
 
 export function decodeBytes(text: string): Uint8Array {
@@ -78,7 +83,8 @@ export function valueOfByte({ low, high }: Pick<ByteFrame, "low" | "high">, byte
 
 async function fetchFrame(asked: MapRequest, signal: AbortSignal): Promise<Frame> {
   const { metric, cluster = "" } = asked;
-  const params = { metric, cluster, at: asked.at ?? undefined, layout: knownLayout(cluster) };
+  const layout = knownLayout(cluster);
+  const params = { metric, cluster, at: asked.at ?? undefined, layout, naming: "hosts" };
   const wire = await request<WireMap>("/v1/fleet/map", { params, signal });
   lastLayout.set(cluster, wire.layout);
   const { low, high } = wire;

@@ -2158,6 +2158,24 @@ export interface components {
             worst: string;
         };
         /**
+         * HostCells
+         * @description GPUs of one host that follow each other in a layout.
+         */
+        HostCells: {
+            /** Clusterid */
+            clusterId: string;
+            /** Gpuids */
+            gpuIds: string[];
+            /** Hostid */
+            hostId: string;
+            /** Indexes */
+            indexes: (number | null)[];
+            /** Rack */
+            rack: string;
+            /** Tenantid */
+            tenantId: string;
+        };
+        /**
          * Hottest
          * @description The GPU with the highest temperature.
          */
@@ -2414,8 +2432,9 @@ export interface components {
          * MapAnswer
          * @description One second of the fleet.
          *
-         *     `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. `cells` is
-         *     null where the caller named the layout that is in use still.
+         *     `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. One of
+         *     `cells` and `hosts` names the GPUs in their order; both are null where the caller named the layout that is in use
+         *     still.
          */
         MapAnswer: {
             /** At */
@@ -2428,6 +2447,8 @@ export interface components {
             frame: string;
             /** High */
             high: number;
+            /** Hosts */
+            hosts: components["schemas"]["HostCells"][] | null;
             /** Layout */
             layout: string;
             /** Links */
@@ -2497,6 +2518,12 @@ export interface components {
                 [key: string]: string;
             };
         };
+        /**
+         * Naming
+         * @description How a layout's GPUs are named: each by itself, or those of a host together, in a third of the bytes.
+         * @enum {string}
+         */
+        Naming: "cells" | "hosts";
         /**
          * PlaceAnswer
          * @description Sums over the GPUs of one cluster or host.
@@ -5288,6 +5315,8 @@ export interface operations {
                 host?: string;
                 /** @description Name of a layout that the caller has. */
                 layout?: string;
+                /** @description `hosts` names the GPUs of a host together. */
+                naming?: components["schemas"]["Naming"];
             };
             header?: {
                 /** @description `application/octet-stream` gives the frame alone. */

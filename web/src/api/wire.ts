@@ -30,6 +30,7 @@ export type WireMaintenance = Schemas["MaintenanceList"];
 export type WireDebug = Schemas["DebugList"];
 export type WireMap = Schemas["MapAnswer"];
 export type WireCell = Schemas["CellAnswer"];
+export type WireHostCells = Schemas["HostCells"];
 export type WireSearch = Schemas["SearchPage"];
 export type WireAsk = Schemas["AskAnswer"];
 export type WireAskTable = Schemas["AskTable"];

@@ -25,6 +25,8 @@ export interface EventPanelProps {
   names: ReadonlyMap<string, Gpu>;
   /** Parameters that the page of all events takes over from this place. */
   all: Record<string, string | undefined>;
+  /** False while something is asked for that has to be seen first. */
+  ready?: boolean;
 }
 
 /** Who an event befell, as short as can be told. */
@@ -59,8 +61,8 @@ function Line({ alike, names }: { alike: Alike; names: EventPanelProps["names"] 
   );
 }
 
-export function EventPanel({ title, asked, view, names, all }: EventPanelProps) {
-  const query = useQuery(eventsQuery(asked));
+export function EventPanel({ title, asked, view, names, all, ready = true }: EventPanelProps) {
+  const query = useQuery({ ...eventsQuery(asked), enabled: ready });
   return (
     <Panel
       title={title}

@@ -2,14 +2,20 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { eventsQuery, type Happening } from "../api/events";
+import { type EventsRequest, eventsQuery, type Happening } from "../api/events";
 import type { Filters } from "../api/fleet";
 import type { Window } from "../model/window";
 
 const HOUR: Window = { live: true, lengthMs: 3_600_000 };
+export const FOUND = "warning,error,critical";
 const LIMIT = 1000;
 const EVERY_MS = 15_000;
 const RANK: Record<string, number> = { warning: 1, error: 2, critical: 3 };
+
+/** Findings of a window; whoever asks for the same of the same window shares one request. */
+export function findingsIn(window: Window, filters: Filters = {}): EventsRequest {
+  return { ...filters, severity: FOUND, window, limit: LIMIT };
+}
 
 /** The gravest finding by GPU that lasts. */
 export type Lasting = ReadonlyMap<string, Happening>;
@@ -34,9 +40,10 @@ function lastingByGpu(events: readonly Happening[], at: number | null): Lasting 
 }
 
 /** Findings of the last hour about some place, and which of them last, or lasted at a second of the past. */
-export function useFindings(filters: Filters, at: number | null = null) {
+export function useFindings(filters: Filters, at: number | null = null, ready = true) {
   const query = useQuery({
-    ...eventsQuery({ ...filters, severity: "warning,error,critical", window: HOUR, limit: LIMIT }),
+    ...eventsQuery(findingsIn(HOUR, filters)),
+    enabled: ready,
     refetchInterval: EVERY_MS,
   });
   const events = query.data?.events;

@@ -8,6 +8,7 @@ import { Answered, type Answering } from "../ui/panel";
 import type { View } from "../ui/view";
 import { Counts } from "./counts";
 import { EventPanel } from "./event_panel";
+import { FOUND, findingsIn } from "./findings";
 import { sumsOf } from "./sums";
 import { TopPanel } from "./top_panel";
 import "./lists.css";
@@ -61,10 +62,10 @@ export function PlaceLists({ filters, view, gpus }: { filters: Filters; view: Vi
     <div className="lists">
       <EventPanel
         title="Newest findings"
-        asked={{ ...filters, severity: "warning,error,critical", window: view.window, limit: 200 }}
+        asked={findingsIn(view.window, filters)}
         view={view}
         names={names}
-        all={{ ...filters, severity: "warning,error,critical" }}
+        all={{ ...filters, severity: FOUND }}
       />
       <TopPanel
         title="Hottest"

@@ -18,6 +18,8 @@ export interface TopPanelProps {
   /** GPUs by id, for their names. */
   names: ReadonlyMap<string, Gpu>;
   none: string;
+  /** False while something is asked for that has to be seen first. */
+  ready?: boolean;
 }
 
 function placeOf(row: Ranked, names: ReadonlyMap<string, Gpu>): { name: string; to: string } {
@@ -57,8 +59,8 @@ function Row({
   );
 }
 
-export function TopPanel({ title, sub, asked, view, names, none }: TopPanelProps) {
-  const query = useQuery(topQuery(asked));
+export function TopPanel({ title, sub, asked, view, names, none, ready = true }: TopPanelProps) {
+  const query = useQuery({ ...topQuery(asked), enabled: ready });
   const { data: catalog } = useQuery(catalogQuery);
   const unit = unitOf(catalog, asked.metric);
   return (

@@ -37,11 +37,12 @@ export function nextSort<T>(sort: Sort, column: Column<T>): string {
   return `${descending ? "-" : ""}${column.key}`;
 }
 
-const NATURAL = new Intl.Collator("en", { numeric: true });
+let natural: Intl.Collator | undefined;
 
 /** Names as people order them: "host-9" before "host-10". */
 export function compareNames(a: string, b: string): number {
-  return NATURAL.compare(a, b);
+  natural ??= new Intl.Collator("en", { numeric: true });
+  return natural.compare(a, b);
 }
 
 function compare(a: number | string, b: number | string): number {

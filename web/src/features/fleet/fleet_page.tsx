@@ -1,9 +1,9 @@
 /** The fleet at a glance. */
 
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, memo, Suspense, useState } from "react";
+import { lazy, memo, Suspense, useMemo, useState } from "react";
 import { bandName, bandsQuery } from "../../api/bands";
-import { eventsQuery } from "../../api/events";
+import { eventsQuery, type Happening } from "../../api/events";
 import { catalogQuery, fleetQuery, gpusQuery } from "../../api/fleet";
 import { clustersQuery } from "../../api/places";
 import { type Cursor, useCursor } from "../../chart/cursor";
@@ -11,7 +11,7 @@ import { isStreaming, useLive } from "../../live/streams";
 import { BAND_METRICS, BandsWaiting } from "../../panels/bands_waiting";
 import { Counts, Verdict } from "../../panels/counts";
 import { EventPanel } from "../../panels/event_panel";
-import { useFindings } from "../../panels/findings";
+import { FOUND, findingsIn, useFindings } from "../../panels/findings";
 import { focusFilter, GpuPanel } from "../../panels/gpu_panel";
 import { healthOf } from "../../panels/health";
 import { MapPanel } from "../../panels/map/map_panel";
@@ -47,12 +47,18 @@ interface TimedMapProps extends Seen {
   onFirst: () => void;
 }
 
+/** What stands as ticks on the time of the map. */
+function gravest(events: readonly Happening[] = []): readonly Happening[] {
+  return events.filter(({ severity }) => severity !== "warning").slice(0, TICKS);
+}
+
 const TimedMap = memo(function TimedMap({ view, scrub, ready, onFirst }: TimedMapProps) {
   const at = useCursor(scrub);
   const names = useNames(ready);
   const client = useQueryClient();
-  const { lasting } = useFindings(EVERYWHERE, at);
-  const events = useQuery(eventsQuery({ severity: "error,critical", window: view.window, limit: TICKS }));
+  const { lasting } = useFindings(EVERYWHERE, at, ready);
+  const events = useQuery({ ...eventsQuery(findingsIn(view.window)), enabled: ready });
+  const ticks = useMemo(() => gravest(events.data?.events), [events.data]);
   const bands = useQuery({
     ...bandsQuery(
       { metrics: BAND_METRICS, aggregates: ["avg", "min", "max"], filters: EVERYWHERE, window: view.window },
@@ -68,7 +74,7 @@ const TimedMap = memo(function TimedMap({ view, scrub, ready, onFirst }: TimedMa
         to={view.span.to}
         at={at}
         onAt={(ms) => scrub.set(secondAt(ms))}
-        events={events.data?.events ?? []}
+        events={ticks}
         spark={
           hottest === undefined
             ? null
@@ -85,10 +91,11 @@ function Lists({ view, ready }: Seen) {
     <div className="lists">
       <EventPanel
         title="Newest findings"
-        asked={{ severity: "warning,error,critical", window: view.window, limit: 200 }}
+        asked={findingsIn(view.window)}
         view={view}
         names={names}
-        all={{ severity: "warning,error,critical" }}
+        all={{ severity: FOUND }}
+        ready={ready}
       />
       <TopPanel
         title="Hottest"
@@ -97,6 +104,7 @@ function Lists({ view, ready }: Seen) {
         view={view}
         names={names}
         none="No GPU tells its temperature."
+        ready={ready}
       />
       <TopPanel
         title="Idlest, allocated"
@@ -105,6 +113,7 @@ function Lists({ view, ready }: Seen) {
         view={view}
         names={names}
         none="No job holds a GPU."
+        ready={ready}
       />
       <TopPanel
         title="Slowest"
@@ -113,6 +122,7 @@ function Lists({ view, ready }: Seen) {
         view={view}
         names={names}
         none="No job tells how far its ranks lag."
+        ready={ready}
       />
     </div>
   );

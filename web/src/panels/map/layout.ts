@@ -101,43 +101,43 @@ function plain(cell: number): Metrics {
   };
 }
 
-function groupBy<T>(items: readonly T[], key: (item: T) => string): [string, T[]][] {
-  const groups = new Map<string, T[]>();
-  for (const item of items) {
-    const name = key(item);
-    const group = groups.get(name);
-    if (group === undefined) groups.set(name, [item]);
-    else group.push(item);
-  }
-  return [...groups].sort(([a], [b]) => compareNames(a, b));
+type Named<T> = Map<string, T>;
+
+function inside<T>(parent: Named<T>, name: string, make: () => T): T {
+  const known = parent.get(name);
+  if (known !== undefined) return known;
+  const made = make();
+  parent.set(name, made);
+  return made;
+}
+
+function ordered<T>(parent: Named<T>): [string, T][] {
+  return [...parent].sort(([a], [b]) => compareNames(a, b));
+}
+
+function toRack(name: string, byHost: Named<number[]>, gpus: readonly MapGpu[]): Rack {
+  const indexOf = (at: number) => gpus[at]?.index ?? 0;
+  const hosts = ordered(byHost).map(([host, onHost]) => ({
+    name: host,
+    gpus: onHost.sort((a, b) => indexOf(a) - indexOf(b)),
+  }));
+  const most = Math.max(...hosts.map((host) => host.gpus.length));
+  return { name, hosts, columns: Math.min(COLUMNS_MAXIMUM, most) };
 }
 
 /** GPUs by where they are; numbers are places in the list. */
 function groupGpus(gpus: readonly MapGpu[]): Cluster[] {
-  const by = (of: (gpu: MapGpu) => string) => (at: number) => of(gpus[at] as MapGpu);
-  const indexOf = (at: number) => gpus[at]?.index ?? 0;
-  const all = [...gpus.keys()];
-  return groupBy(
-    all,
-    by((gpu) => gpu.cluster),
-  ).map(([name, inCluster]) => ({
-    name,
-    gpus: inCluster.length,
-    racks: groupBy(
-      inCluster,
-      by((gpu) => gpu.rack),
-    ).map(([rack, inRack]) => {
-      const hosts = groupBy(
-        inRack,
-        by((gpu) => gpu.host),
-      ).map(([host, onHost]) => ({
-        name: host,
-        gpus: onHost.sort((a, b) => indexOf(a) - indexOf(b)),
-      }));
-      const most = Math.max(...hosts.map((host) => host.gpus.length));
-      return { name: rack, hosts, columns: Math.min(COLUMNS_MAXIMUM, most) };
-    }),
-  }));
+  const byCluster: Named<Named<Named<number[]>>> = new Map();
+  gpus.forEach(({ cluster, rack, host }, at) => {
+    const byRack = inside(byCluster, cluster, () => new Map<string, Named<number[]>>());
+    const byHost = inside(byRack, rack, () => new Map<string, number[]>());
+    inside(byHost, host, () => [] as number[]).push(at);
+  });
+  return ordered(byCluster).map(([name, byRack]) => {
+    const racks = ordered(byRack).map(([rack, byHost]) => toRack(rack, byHost, gpus));
+    const count = (hosts: Host[]) => hosts.reduce((sum, host) => sum + host.gpus.length, 0);
+    return { name, racks, gpus: racks.reduce((sum, rack) => sum + count(rack.hosts), 0) };
+  });
 }
 
 function hostHeight(host: Host, columns: number, m: Metrics): number {
