@@ -221,6 +221,9 @@ def test_lists_for_people_and_programs():
     table = render_list(CATALOG, EntityKind.NODE).splitlines()
     assert len(table) == 1 + len(CATALOG.of_kind(EntityKind.NODE))
     assert table[0].split() == ["name", "kind", "unit", "type", "priority", "aggregates"]
+    narrow = render_list(CATALOG, columns=80).splitlines()
+    assert narrow[0].split() == ["name", "unit", "type", "priority"]
+    assert max(map(len, narrow)) <= 80
     assert '"name": "node_load1"' in render_list(CATALOG, as_json=True)
     assert metric_rows(CATALOG)[0]["aggregates"] == ["avg", "min", "max", "last", "p50", "p95", "p99"]
 

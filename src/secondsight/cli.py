@@ -7,6 +7,7 @@ the platform.
 import argparse
 import logging
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -382,7 +383,8 @@ def _metrics_list(arguments: argparse.Namespace) -> int:
     from secondsight.model import EntityKind
 
     kind = EntityKind(arguments.kind) if arguments.kind else None
-    sys.stdout.write(render_list(load_catalog(), kind, as_json=arguments.json))
+    columns = shutil.get_terminal_size().columns
+    sys.stdout.write(render_list(load_catalog(), kind, as_json=arguments.json, columns=columns))
     return 0
 
 

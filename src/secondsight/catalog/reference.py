@@ -1,7 +1,7 @@
 """Turn the catalogue into text: the reference page and the list of `secondsight metrics list`."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from secondsight.catalog.load import Catalog, load_catalog
@@ -24,6 +24,8 @@ Every metric of the catalogue, as `src/secondsight/catalog/*.toml` states it. Th
 
 COLUMNS = ("metric", "unit", "type", "aggregates", "range", "stored", "parts", "aliases", "sources", "meaning")
 LIST_COLUMNS = ("name", "kind", "unit", "type", "priority", "aggregates")
+LEFT_OUT_FIRST = ("aggregates", "kind")
+"""Columns of the list that go where a terminal has no room for them; JSON and the reference have them."""
 
 
 def render_reference(catalog: Catalog) -> str:
@@ -39,14 +41,25 @@ def metric_rows(catalog: Catalog, kind: EntityKind | None = None) -> list[dict[s
     return [_record(metric) for metric in chosen]
 
 
-def render_list(catalog: Catalog, kind: EntityKind | None = None, *, as_json: bool = False) -> str:
-    """Return the list of metrics as an aligned table, or as one JSON array."""
+def render_list(catalog: Catalog, kind: EntityKind | None = None, *, as_json: bool = False, columns: int = 120) -> str:
+    """Return the list of metrics as a table no wider than so many columns where that can be, or as a JSON array."""
     rows = metric_rows(catalog, kind)
     if as_json:
-        return json.dumps(rows, indent=1, ensure_ascii=False)
-    cells = [LIST_COLUMNS, *([_cell(row[column]) for column in LIST_COLUMNS] for row in rows)]
-    widths = [max(len(row[number]) for row in cells) for number in range(len(LIST_COLUMNS))]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+        return json.dumps(rows, indent=1, ensure_ascii=False) + "\n"
+    shown = list(LIST_COLUMNS)
+    lines = _aligned(rows, shown)
+    for name in LEFT_OUT_FIRST:
+        if max(map(len, lines)) <= columns:
+            break
+        shown.remove(name)
+        lines = _aligned(rows, shown)
+    return "\n".join(lines) + "\n"
+
+
+def _aligned(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:
+    cells = [columns, *([_cell(row[column]) for column in columns] for row in rows)]
+    widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
 
 
 def _record(metric: Metric) -> dict[str, object]:
