@@ -27,6 +27,7 @@ class FakeIssuer:
     keys: list[Any] = field(default_factory=list)
     away: bool = False
     key_reads: int = 0
+    asked: int = 0
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def rotate(self, kind: str = "RS256") -> None:
@@ -90,6 +91,7 @@ def _handler(issuer: FakeIssuer) -> type[BaseHTTPRequestHandler]:  # noqa: C901 
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
+            issuer.asked += 1
             if issuer.away:
                 self._send(503, {})
             elif parts.path == "/.well-known/openid-configuration":

@@ -64,6 +64,14 @@ FAULTS = {
     "no subject": {"sub": None},
     "not yet good": {"nbf": 1_700_000_000 + 3_600},
     "no issuer": {"iss": None},
+    "audiences without us": {"aud": ["another", "third"]},
+    "audience that holds ours": {"aud": "secondsight-other"},
+    "a subject that is a number": {"sub": 7},
+    "an empty subject": {"sub": ""},
+    "an expiry that is a text": {"exp": "soon"},
+    "an expiry that is true": {"exp": True},
+    "an expiry without end": {"exp": float("inf")},
+    "an expiry that is no number": {"exp": float("nan")},
 }
 
 
@@ -121,6 +129,33 @@ def test_keys_are_kept_and_looked_up_again_when_they_rotate(front):
     assert front.issuer.key_reads <= reads + 1, "a flood of unknown keys asks the issuer little"
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_issuer_that_is_away_is_asked_little_however_many_tokens_come(front, is_known):
+    if is_known:
+        assert front.code(front.issuer.token()) == "ok"
+    front.clock.move(11)
+    front.issuer.away = True
+    reads = front.issuer.asked
+    stranger = front.issuer.token(key=RSAKey.generate_key(2048, {"kid": "unknown"}))
+    told = {front.code(stranger) for _ in range(5)}
+    assert told == {"token_invalid" if is_known else "unavailable"}
+    assert front.issuer.asked <= reads + 1
+    front.issuer.away = False
+    front.clock.move(11)
+    assert front.code(front.issuer.token()) == "ok"
+
+
+def test_an_address_that_is_not_verified_lets_nobody_in(front):
+    front.issuer.person |= {"groups": [], "email": "root@example.org"}
+    for told in (False, "false", 0, None):
+        front.issuer.person |= {"email_verified": told}
+        front.clock.move(6)
+        assert front.code(front.issuer.token(email_verified=told, sub=f"s-{told}")) == (
+            "ok" if told is None else "no_grant"
+        )
+    assert front.code(front.issuer.token(email_verified=True, sub="s")) == "ok"
+
+
 def test_rules_decide_who_may_sign_in(front):
     front.issuer.person["groups"] = ["others"]
     assert front.code(front.issuer.token()) == "no_grant"
@@ -162,6 +197,14 @@ def test_a_browser_signs_in_by_a_code_bound_to_it(front):
     assert client.get("/v1/session").json()["name"] == "A. Person"
     assert client.get("/v1/catalog").status_code == 200
     assert client.get(callback).status_code == 403, "a code serves once"
+
+
+def test_a_sign_in_takes_no_token_that_was_made_for_another_client(front):
+    for client_id, status in (("another", 401), (front.issuer.client_id, 200)):
+        front.issuer.person["azp"] = client_id
+        client = front.open()
+        callback, _ = browse(front, client, "/v1/session/login")
+        assert client.get(callback).status_code == status
 
 
 def test_a_person_who_is_erased_is_shut_out_and_named_nowhere(front):

@@ -1,10 +1,12 @@
 """Check tokens of an OpenID Connect issuer: its keys, kept and looked up again when they rotate, and its claims.
 
 Only signatures by asymmetric algorithms that the settings allow are taken. Keys are asked for when a token names one
-that is not known, at most once in `ROTATION_SECONDS`, and kept when the issuer is away.
+that is not known, by one thread at a time, at most once in `ROTATION_SECONDS` whatever comes of it, and kept when the
+issuer is away.
 """
 
 import json
+import math
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from secondsight.clock import Clock
 from secondsight.errors import Rejected, Retryable
 
 ROTATION_SECONDS = 10.0
+AWAY_SECONDS = 1.0
+"""So long after it was away an issuer without whose keys nobody comes in is not asked again."""
 KEPT_SECONDS = 3600.0
 ANSWER_BYTES_MAXIMUM = 1 << 20
 PATIENCE_SECONDS = 5.0
@@ -53,12 +57,12 @@ class Issuer:
     def __init__(self, config: OidcConfig, clock: Clock) -> None:
         self._config = config
         self._clock = clock
-        self._lock = Lock()
+        self._lock, self._asking = Lock(), Lock()
         context = ssl.create_default_context(cafile=config.ca_file)
         self._opener = build_opener(_NoRedirects, HTTPSHandler(context=context))
         self._endpoints: Endpoints | None = None
         self._keys: KeySet | None = None
-        self._asked_seconds = -KEPT_SECONDS
+        self._got_seconds = self._asked_seconds = -KEPT_SECONDS
         self._known_ids: frozenset[str] = frozenset()
 
     def endpoints(self) -> Endpoints:
@@ -92,6 +96,7 @@ class Issuer:
             found = jwt.decode(token, self._keys_for(_key_id(token)), algorithms=list(self._config.algorithms))
             now = self._clock.now_ms() // 1000
             self._registry(now, nonce).validate(found.claims)
+            _check_forms(found.claims)
         except JoseError as error:
             if error.error == "expired_token":
                 raise Rejected("token_expired", "the issuer's token has expired", "sign in again") from None
@@ -122,17 +127,37 @@ class Issuer:
         }
         if nonce is not None:
             wanted["nonce"] = {"essential": True, "value": nonce}
+            wanted["azp"] = {"value": self._config.client_id}
         return jwt.JWTClaimsRegistry(now=now, leeway=self._config.leeway_seconds, **wanted)
 
     def _keys_for(self, key_id: str) -> KeySet:
+        found = self._kept(key_id)
+        if found is not None:
+            return found
+        with self._asking:
+            found = self._kept(key_id)
+            return self._ask() if found is None else found
+
+    def _kept(self, key_id: str) -> KeySet | None:
+        """Return the keys that are there; None where the issuer is to be asked now.
+
+        Raises:
+            Retryable: There are none, and the issuer was away a moment ago.
+        """
         with self._lock:
             now = self._clock.monotonic_seconds()
-            age = now - self._asked_seconds
-            stale = self._keys is None or age >= KEPT_SECONDS
-            unknown = key_id not in self._known_ids and age >= ROTATION_SECONDS
-            keys = self._keys
-        if not stale and not unknown and keys is not None:
-            return keys
+            since_asked = now - self._asked_seconds
+            if self._keys is None:
+                if since_asked < AWAY_SECONDS:
+                    raise Retryable("the issuer was away a moment ago")
+                return None
+            is_old = now - self._got_seconds >= KEPT_SECONDS
+            is_wanted = is_old or key_id not in self._known_ids
+            return None if is_wanted and since_asked >= ROTATION_SECONDS else self._keys
+
+    def _ask(self) -> KeySet:
+        """Return the issuer's keys, those that are there where it is away."""
+        keys = self._keys
         try:
             told: Any = self._get(self.endpoints().keys)
             fresh = KeySet.import_key_set(told)
@@ -142,8 +167,11 @@ class Issuer:
             return keys
         except (JoseError, ValueError, TypeError, KeyError) as error:
             raise Retryable(f"the issuer's keys cannot be read: {type(error).__name__}") from None
+        finally:
+            with self._lock:
+                self._asked_seconds = self._clock.monotonic_seconds()
         with self._lock:
-            self._keys, self._asked_seconds = fresh, now
+            self._keys, self._got_seconds = fresh, self._asked_seconds
             self._known_ids = frozenset(str(key.kid) for key in fresh.keys)
         return fresh
 
@@ -195,6 +223,17 @@ def _key_id(token: str) -> str:
         return str(told.get("kid", ""))
     except (ValueError, AttributeError):
         return ""
+
+
+def _check_forms(claims: Mapping[str, Any]) -> None:
+    """Refuse a subject or an expiry of another form than the standard has.
+
+    Raises:
+        ValueError: One is.
+    """
+    subject, expiry = claims["sub"], claims["exp"]
+    if not isinstance(subject, str) or not subject or isinstance(expiry, bool) or not math.isfinite(expiry):
+        raise ValueError("a claim has another form")
 
 
 def _invalid(why: str) -> Rejected:

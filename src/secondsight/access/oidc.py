@@ -53,7 +53,9 @@ class OidcRule:
             raise Rejected("bad_config", f"api.oidc.rules: {self.role!r} is no role", "viewer, operator or admin")
 
     def fits(self, claims: Mapping[str, Any]) -> bool:
-        """Tell whether somebody with these claims gets what it gives."""
+        """Tell whether somebody with these claims gets what it gives; an address that is not verified gives nothing."""
+        if self.claim == "email" and claims.get("email_verified", True) not in (True, "true"):
+            return False
         told = claims.get(self.claim)
         return self.value in told if isinstance(told, list) else told == self.value
 
