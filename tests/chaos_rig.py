@@ -22,6 +22,7 @@ from heapq import merge
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from chaos_fleet import UNKNOWN_METRIC
 from chaos_frames import Parcel, Shipment
 from clickhouse_server import Server
 from kafka_broker import Broker
@@ -34,7 +35,8 @@ FRAMES = {"Content-Type": "application/x-secondsight-frame"}
 AGAIN = (429, 500, 502, 503, 504)
 PERMANENT = (400, 413, 415, 422)
 BODY_CODES = {"bad_checksum", "bad_frame", "truncated", "frame_too_large", "unsupported_version"}
-ITEM_CODES = {"future": "future_time", "stored": "unknown_metric"}
+ITEM_CODES = {"future": "future_time"}
+"""Codes of refused frames by their fate; a metric of another release is refused in a frame of any."""
 
 
 class Cuttable:
@@ -193,7 +195,9 @@ class Couriers:
         if told["accepted"] + told["duplicate"] + len(whole) != len(parcel.frames):
             self.faults.append(f"{len(parcel.frames)} frames of {parcel.host} were answered {answer[:300]!r}")
         for item in told["rejected"]:
-            if item["code"] != ITEM_CODES.get(parcel.frames[item["index"]].fate):
+            fate = parcel.frames[item["index"]].fate
+            expected = "unknown_metric" if item.get("metric") == UNKNOWN_METRIC else ITEM_CODES.get(fate)
+            if item["code"] != expected:
                 self.faults.append(f"a frame of {parcel.host} was refused: {item}")
 
 
