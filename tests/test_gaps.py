@@ -143,6 +143,14 @@ def test_gaps_are_as_the_case_says(store, scenes, name):
     assert sorted(shown) == sorted(case["expected"])
 
 
+def test_gaps_of_very_many_entities_are_not_looked_for_beside_an_answer(store, scenes, monkeypatch):
+    scene = scenes["collector-down"]
+    asked = EntityKind.GPU, Filters(), Span(T0, scene.end_ms), scope_of(scene.tenant)
+    assert scene.reader(store, scene.end_ms).lacks(*asked)
+    monkeypatch.setattr("secondsight.query.gapreader.BESIDE_LACKING", 0)
+    assert scene.reader(store, scene.end_ms).lacks(*asked) is None
+
+
 def runs_of(present):
     """Return maximal runs of a set of slots as what is seen of them."""
     runs = []

@@ -29,6 +29,7 @@ from secondsight.live.backfill import stored_rows
 from secondsight.live.shape import raw_shape, rollup_shape
 from secondsight.live.table import LiveTable
 from secondsight.model import EntityKind
+from secondsight.query import windowed
 from secondsight.query.aggregates import legal_aggregates
 from secondsight.query.answer import Answer, to_json
 from secondsight.query.assemble import as_figures
@@ -81,7 +82,7 @@ class Tables:
         for shape, columns in ((raw, [metric.name for metric in metrics]), (rollup, [*MAPS, *members])):
             table = self.made[shape.table] = LiveTable(shape)
             table.begin(T0 - 7_200_000, [metric.name for metric in metrics])
-            for rows in stored_rows(store, shape, columns, T0 - 60_000, NOW):
+            for rows in stored_rows(store, shape, columns, T0 - 60_000, {}):
                 table.add(rows)
             table.trust()
 
@@ -116,6 +117,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChdbStore]:
     insert_entity(made, replace(rows[0], entity="GPU-dead"), T0 + 200_000)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_chunks() -> Iterator[None]:
+    """Have blocks looked at in several pieces, as those of large fleets are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windowed, "CHUNK_ROWS", 100)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ class Column:
     @property
     def nbytes(self) -> int:
         """Return how much memory it takes."""
-        return int(self.values.nbytes) + (0 if self.rows is None else self.rows.nbytes)
+        return memory_of(self.values) + (0 if self.rows is None else self.rows.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,29 @@ class Batch:
 
 def batch_of(series: I32, owner: I32, t: I64, version: tuple[U64, U64], columns: Mapping[str, Column]) -> Batch:
     """Return rows as a batch."""
-    nbytes = series.nbytes + owner.nbytes + t.nbytes + version[0].nbytes + version[1].nbytes
+    nbytes = sum(memory_of(each) for each in (series, owner, t, *version))
     nbytes += sum(column.nbytes for column in columns.values())
     return Batch(series, owner, t, *version, columns, nbytes)
+
+
+def memory_of(values: Any) -> int:
+    """Return how much memory an array takes; one value that stands for all takes that of one."""
+    return int(values.itemsize if isinstance(values, np.ndarray) and _is_one(values) else values.nbytes)
+
+
+def packed(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of values that holds nothing else in memory; one value where all are the same."""
+    few = values[:: max(values.size // 64, 1)]
+    if values.size and bool((few == values[0]).all()) and bool((values == values[0]).all()):
+        return np.broadcast_to(values[:1].copy()[0], values.shape)
+    return values.copy()
+
+
+def taken(values: Any, rows: Rows) -> Any:
+    """Return the values of some rows."""
+    if not isinstance(values, np.ndarray):
+        return values.take(rows)
+    return np.broadcast_to(values[0], rows.size) if _is_one(values) and rows.size else values[rows]
 
 
 class LiveBlock:
@@ -90,14 +110,15 @@ class LiveBlock:
         self._size_before = series.size
         keys = [series.astype(np.int64) << 32 | (t - start_ms)]
         self._order = _order([owner, *keys] if is_owned else keys, (high, low))
-        self.series, self.owner, self.t = series[self._order], owner[self._order], t[self._order]
-        self._version = high[self._order], low[self._order]
+        self.series, self.t = series[self._order], t[self._order]
+        self.owner, *version = (taken(each, self._order) for each in (owner, high, low))
+        self._version: tuple[U64, U64] = version[0], version[1]
         firsts = np.flatnonzero(np.diff(self.series, prepend=-1))
         self.codes: I32 = self.series[firsts]
         self.starts: I64 = np.append(firsts, self.series.size)
         self._inverse: I32 | None = None
         self._columns: dict[str, Column] = {}
-        self._lock = Lock()
+        self._lock, self._sealing = Lock(), Lock()
         self._is_sealed = False
 
     @property
@@ -134,33 +155,42 @@ class LiveBlock:
     @property
     def batches(self) -> tuple[Batch, ...]:
         """Return what it was made of, which more rows can be added to."""
-        return self._batches
+        with self._sealing:
+            return self._batches
 
     @property
     def nbytes(self) -> int:
         """Return about how much memory it takes."""
         own: list[Any] = [self.codes, self.starts, self._order, self._inverse]
         if not self._is_sealed:
-            own += [self.series, self.owner, self.t, *self._version, *list(self._columns.values())]
-        return sum(each.nbytes for each in (*self._batches, *own) if each is not None)
+            own += [self.series, self.owner, self.t, *self._version]
+        held: list[Batch | Column] = [*self._batches, *([] if self._is_sealed else list(self._columns.values()))]
+        return sum(each.nbytes for each in held) + sum(memory_of(each) for each in own if each is not None)
 
     def seal(self) -> None:
-        """Put every column in order, and keep nothing of how the rows arrived; for a block that hardly changes."""
-        if self._is_sealed:
-            return
-        names = dict.fromkeys(name for batch in self._batches for name in batch.columns)
-        columns = {name: self.column(name) for name in names}
-        with self._lock:
-            self._batches = (batch_of(self.series, self.owner, self.t, self._version, columns),)
-            self._size_before, self._order = self.series.size, np.arange(self.series.size)
-            self._inverse = None
-            self._is_sealed = True
+        """Put every column in order, and keep nothing of how the rows arrived; for a block that hardly changes.
+
+        One column after the other, so that few of them are there twice meanwhile.
+        """
+        with self._sealing:
+            if self._is_sealed:
+                return
+            names = list(dict.fromkeys(name for batch in self._batches for name in batch.columns))
+            columns: dict[str, Column] = {}
+            for name in names:
+                columns[name] = self.column(name)
+                self._batches = tuple(_without(batch, name) for batch in self._batches)
+            with self._lock:
+                self._batches = (batch_of(self.series, self.owner, self.t, self._version, columns),)
+                self._size_before, self._order = self.series.size, np.arange(self.series.size)
+                self._inverse = None
+                self._is_sealed = True
 
     def _made(self, name: str) -> Column:
         held = [batch.columns.get(name) for batch in self._batches]
         sizes = [batch.series.size for batch in self._batches]
         if all(column is not None and column.rows is None for column in held):
-            return Column(None, _taken(_joined([column.values for column in held if column is not None]), self._order))
+            return Column(None, taken(_joined([column.values for column in held if column is not None]), self._order))
         return self._sparse(held, sizes)
 
     def _sparse(self, held: Sequence[Column | None], sizes: Sequence[int]) -> Column:
@@ -177,7 +207,7 @@ class LiveBlock:
         there = np.flatnonzero(place >= 0)
         order = there[np.argsort(place[there], kind="stable")]
         found = place[order]
-        return Column(None if found.size == self.series.size else found, _taken(_joined(values), order))
+        return Column(None if found.size == self.series.size else found, taken(_joined(values), order))
 
     def _places(self) -> I32:
         """Return the place of each row that arrived, -1 for those that a newer version stands for."""
@@ -210,13 +240,23 @@ def _repeats(keys: Sequence[NDArray[Any]], order: Rows) -> NDArray[np.bool_]:
     return same
 
 
+def _without(batch: Batch, name: str) -> Batch:
+    """Return a batch without one of its columns."""
+    columns = {each: column for each, column in batch.columns.items() if each != name}
+    return batch_of(batch.series, batch.owner, batch.t, (batch.high, batch.low), columns)
+
+
 def _joined(arrays: Sequence[Any]) -> Any:
     if len(arrays) == 1:
         return arrays[0]
-    if all(isinstance(array, np.ndarray) for array in arrays):
-        return np.concatenate(arrays)
-    return pa.concat_arrays(arrays)
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        return pa.concat_arrays(arrays)
+    first = arrays[0]
+    if all(_is_one(array) and array.dtype == first.dtype and array[0] == first[0] for array in arrays):
+        return np.broadcast_to(first[0], sum(array.size for array in arrays))
+    return np.concatenate(arrays)
 
 
-def _taken(values: Any, order: Rows) -> Any:
-    return values[order] if isinstance(values, np.ndarray) else values.take(order)
+def _is_one(values: NDArray[Any]) -> bool:
+    """Tell whether one value stands for all."""
+    return values.size > 0 and values.strides == (0,)

@@ -9,7 +9,8 @@ class LiveConfig:
 
     Attributes:
         mib: Memory that it may take; the oldest minutes go first. Where it holds less than five minutes of everything,
-            only metrics of class P0 are kept. 0 keeps none, and every answer is read from the store.
+            only metrics of class P0 are kept until there is room again. 0 keeps none, and every answer is read from the
+            store.
         minutes: How far back it reaches at most.
     """
 

@@ -10,9 +10,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-TABLE_CELLS = 1 << 20
-"""Pairs are looked up in a table while it would have no more cells than this."""
-
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
@@ -55,32 +52,32 @@ class Pairs:
     def __init__(self) -> None:
         self._keys = np.empty(0, np.int64)
         self._codes = np.empty(0, np.int32)
-        self._table = np.empty((0, 0), np.int32)
+        self._latest = {is_second: np.empty(0, np.int32) for is_second in (False, True)}
         self.firsts = np.empty(0, np.int32)
         self.seconds = np.empty(0, np.int32)
 
     def codes(self, firsts: I32, seconds: I32) -> I32:
-        """Return the number of each pair; from a table where there are few, else from sorted keys."""
-        shape = int(firsts.max(initial=0)) + 1, int(seconds.max(initial=0)) + 1
-        if shape[0] * shape[1] > TABLE_CELLS:
-            return self._sought(firsts, seconds)
-        self._widen(shape)
-        found: I32 = self._table[firsts, seconds]
-        unknown = found < 0
-        if unknown.any():
-            found[unknown] = self._sought(firsts[unknown], seconds[unknown])
-            self._table[firsts, seconds] = found
+        """Return the number of each pair.
+
+        It is mostly the last one that had one of the two: that of which there are more, as a GPU has one host.
+        """
+        is_second = int(seconds.max(initial=-1)) > int(firsts.max(initial=-1))
+        telling = seconds if is_second else firsts
+        latest = self._widened(is_second, int(telling.max(initial=-1)) + 1)
+        found: I32 = latest[telling]
+        wrong = found < 0
+        if self.firsts.size:
+            wrong |= (self.firsts[found] != firsts) | (self.seconds[found] != seconds)
+        if wrong.any():
+            found[wrong] = latest[telling[wrong]] = self._sought(firsts[wrong], seconds[wrong])
         return found
 
-    def _widen(self, shape: tuple[int, int]) -> None:
-        before = self._table.shape
-        if shape[0] > before[0] or shape[1] > before[1]:
-            wider = np.full((max(shape[0], before[0]), max(shape[1], before[1])), -1, np.int32)
-            if wider.size <= TABLE_CELLS:
-                wider[: before[0], : before[1]] = self._table
-            else:
-                wider = wider[: shape[0], : shape[1]].copy()
-            self._table = wider
+    def _widened(self, is_second: bool, size: int) -> I32:
+        latest = self._latest[is_second]
+        if latest.size < size:
+            more = np.full(max(size - latest.size, latest.size), -1, np.int32)
+            latest = self._latest[is_second] = np.concatenate([latest, more])
+        return latest
 
     def _sought(self, firsts: I32, seconds: I32) -> I32:
         keys = firsts.astype(np.int64) << 32 | seconds

@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
 from secondsight.catalog.secondary import MARK
-from secondsight.live.block import Batch, Column, LiveBlock, batch_of
+from secondsight.live.block import Batch, Column, LiveBlock, batch_of, packed, taken
 from secondsight.live.names import Directory, Names
 from secondsight.live.reading import LiveReading, Visible, visible
 from secondsight.live.shape import OWNER, SERIES, Shape
 
 NEVER_MS = 1 << 62
 VISIBLE_KEPT = 256
+QUIET_ROUNDS = 15
+"""Blocks that were added nothing to for so many rounds hardly change, and are put in order for good."""
 
 I64 = NDArray[np.int64]
 
@@ -49,6 +51,7 @@ class LiveTable:
         self.owners = Directory(OWNER)
         self._blocks: dict[int, LiveBlock] = {}
         self._waiting: defaultdict[int, list[Batch]] = defaultdict(list)
+        self._rounds: dict[int, int] = {}
         self._visible: dict[Any, Visible] = {}
         self._metrics: frozenset[str] = frozenset()
         self.kept_from_ms = NEVER_MS
@@ -96,9 +99,7 @@ class LiveTable:
     @property
     def rows(self) -> int:
         """Return about how many rows are held."""
-        with self._lock:
-            waiting = sum(batch.series.size for batches in self._waiting.values() for batch in batches)
-            return waiting + sum(block.size for block in self._blocks.values())
+        return self.rows_since(-NEVER_MS)
 
     @property
     def starts_ms(self) -> list[int]:
@@ -136,6 +137,7 @@ class LiveTable:
                 if start + self.shape.block_ms > self.kept_from_ms:
                     some = made if len(found) == 1 else _some(made, np.flatnonzero(starts == start))
                     self._waiting[start].append(some)
+                    self._rounds[start] = 0
             return made.series.size
 
     def drop_before(self, time_ms: int) -> None:
@@ -145,15 +147,30 @@ class LiveTable:
             for start in [start for start in {*self._blocks, *self._waiting} if start < end_ms]:
                 self._blocks.pop(start, None)
                 self._waiting.pop(start, None)
+                self._rounds.pop(start, None)
             self.kept_from_ms = max(self.kept_from_ms, end_ms)
             self.complete_from_ms = max(self.complete_from_ms, end_ms)
 
-    def seal_before(self, time_ms: int) -> None:
-        """Put the blocks in order for good that end before a time."""
+    def seal_quiet(self) -> None:
+        """Put the blocks in order for good that no row came to in the last rounds; each call is a round.
+
+        It goes by when rows came and not by their times, as those of a store that lags are all old.
+        """
         with self._lock:
-            ready = self._joined(self.complete_from_ms, time_ms - self.shape.block_ms)
+            self._rounds = {start: rounds + 1 for start, rounds in self._rounds.items()}
+            quiet = [start for start, rounds in self._rounds.items() if rounds >= QUIET_ROUNDS]
+            for start in quiet:
+                del self._rounds[start]
+            ready = [block for start in quiet for block in self._joined(start, start + 1)]
         for block in ready:
             block.seal()
+
+    def rows_since(self, time_ms: int) -> int:
+        """Return about how many rows are held of the blocks that end after a time."""
+        with self._lock:
+            sizes = [(start, block.size) for start, block in self._blocks.items()]
+            sizes += [(start, batch.series.size) for start, batches in self._waiting.items() for batch in batches]
+        return sum(size for start, size in sizes if start + self.shape.block_ms > time_ms)
 
     def _joined(self, from_ms: int, to_ms: int) -> tuple[LiveBlock, ...]:
         """Return the blocks of a range, in order, with all that was added."""
@@ -187,11 +204,12 @@ class LiveTable:
         for name in set(self.shape.fixed) - left_out - names:
             columns[name] = Column(None, np.full(rows.num_rows, self._default(name)))
         high = rows["version_hi"].to_numpy() if is_wide else np.zeros(rows.num_rows, np.uint64)
+        low = rows["version_lo" if is_wide else "version"].to_numpy()
         return batch_of(
             series=self.series.numbers(rows),
-            owner=self.owners.numbers(rows),
-            t=_times(rows[self.shape.time]),
-            version=(high, rows["version_lo" if is_wide else "version"].to_numpy()),
+            owner=packed(self.owners.numbers(rows)),
+            t=_times(rows[self.shape.time]).copy(),
+            version=(packed(high), packed(low)),
             columns={name: column for name, column in columns.items() if column is not None},
         )
 
@@ -200,7 +218,7 @@ class LiveTable:
         return self.texts.setdefault(name, Names()).code("") if name == "boot_id" else 0
 
     def _column(self, name: str, array: Any) -> Column | None:
-        """Return a column as it is kept; None where no row has a value."""
+        """Return a column as it is kept, apart from the rows it came with; None where no row has a value."""
         kind = array.type
         if array.null_count == len(array):
             return None
@@ -212,6 +230,7 @@ class LiveTable:
             values = _times(values)
         elif not pa.types.is_map(kind):
             values = values.to_numpy(zero_copy_only=False)
+        values = packed(values) if isinstance(values, np.ndarray) else values.take(pa.array(np.arange(len(values))))
         return Column(None if rows is None else rows.astype(np.int32), values)
 
 
@@ -240,16 +259,12 @@ def _some(batch: Batch, rows: NDArray[np.intp]) -> Batch:
     place = np.full(batch.series.size, -1, np.int32)
     place[rows] = np.arange(rows.size, dtype=np.int32)
     columns = {name: _cut(column, rows, place) for name, column in batch.columns.items()}
-    version = batch.high[rows], batch.low[rows]
-    return batch_of(batch.series[rows], batch.owner[rows], batch.t[rows], version, columns)
+    version = taken(batch.high, rows), taken(batch.low, rows)
+    return batch_of(batch.series[rows], taken(batch.owner, rows), batch.t[rows], version, columns)
 
 
 def _cut(column: Column, rows: NDArray[np.intp], place: NDArray[np.int32]) -> Column:
     if column.rows is None:
-        return Column(None, _taken(column.values, rows))
+        return Column(None, taken(column.values, rows))
     there = np.flatnonzero(place[column.rows] >= 0)
-    return Column(place[column.rows[there]], _taken(column.values, there))
-
-
-def _taken(values: Any, rows: NDArray[np.intp]) -> Any:
-    return values[rows] if isinstance(values, np.ndarray) else values.take(pa.array(rows))
+    return Column(place[column.rows[there]], taken(column.values, there))

@@ -7,6 +7,7 @@ again: after the owner's restart, after it was cut off, and when rows were chang
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -17,7 +18,8 @@ from secondsight.catalog.metric import Metric
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.errors import Retryable, SecondsightError
-from secondsight.live.backfill import count_rows, present_columns, stored_rows
+from secondsight.live.backfill import COUNTED_MS, counted_rows, present_columns, stored_rows
+from secondsight.live.budget import Budget, trim
 from secondsight.live.config import LiveConfig
 from secondsight.live.shape import raw_shape, rollup_shape
 from secondsight.live.table import NEVER_MS, LiveTable
@@ -26,20 +28,17 @@ from secondsight.selfmetrics import SelfMetrics
 from secondsight.store.schema import member_columns
 from secondsight.store.tail import ALIVE, BEGIN, LOST, ROWS, Told
 
-MIB = 1 << 20
-MINUTES_LEAST = 5
-"""Where the budget holds less than so many minutes of everything, only metrics of class P0 are kept."""
-SETTLE_SECONDS = 0.25
-SEAL_MS = 15_000
-"""Blocks that ended so long ago hardly change, and are put in order for good."""
+SETTLE_SECONDS = 1.0
 TIDY_SECONDS = 1.0
+TRIM_SECONDS, TRIM_BYTES = 5.0, 64 << 20
+"""How often memory is given back that rows had on their way, where so much is held."""
 AGAIN_SECONDS, AGAIN_MAXIMUM_SECONDS = 1.0, 30.0
 TEXTS_MAXIMUM = 2_000_000
 """Names of series and owners beyond which the window begins again, without those that are gone."""
-FEW_MS = 60_000
-"""So far back it begins where all of it may be too much for the budget."""
 KEY_BYTES, VALUE_BYTES = 80, 5
 """About what a row takes, and a value of it."""
+NOWHERE = ("", 0)
+"""Position in no life of a store."""
 _MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms")
 
 _log = logging.getLogger(__name__)
@@ -80,14 +79,13 @@ class LiveWindow:
         shapes = [made(kind) for kind in EntityKind for made in (raw_shape, rollup_shape)]
         self._tables = {shape.table: LiveTable(shape) for shape in shapes}
         self._moved = threading.Condition()
-        self._at: tuple[str, int] = ("", 0)
-        self._is_settled = False
-        self._is_narrow = False
-        self._tidied_seconds = 0.0
+        self._at = self._shown = NOWHERE
+        self._budget = Budget(config.mib)
+        self._tidied_seconds = self._trimmed_seconds = 0.0
 
     def table(self, name: str) -> LiveTable | None:
         """Return a table, or None while it may lack rows that the store has shown."""
-        return self._tables.get(name) if self._is_settled else None
+        return self._tables.get(name) if self._is_settled() else None
 
     def holds(self, name: str, from_ms: int) -> bool:
         """Tell whether all rows of a table are there from some time on."""
@@ -101,17 +99,21 @@ class LiveWindow:
     def settle(self) -> None:
         """Wait a moment until all is held that the store has; call it after reading how far the store is.
 
-        Where that takes too long nothing is answered from the window until the next call.
+        Where that takes too long nothing is answered from the window until it is so.
         """
         try:
-            life, number = self._store.position()
+            shown = self._store.position()
         except SecondsightError:
-            self._is_settled = False
-            return
+            shown = NOWHERE
         with self._moved:
-            self._is_settled = self._moved.wait_for(
-                lambda: self._at[0] == life and self._at[1] >= number, SETTLE_SECONDS
-            )
+            self._shown = max(shown, self._shown) if shown[0] == self._shown[0] else shown
+            if self._at[0] == shown[0]:
+                self._moved.wait_for(self._is_settled, SETTLE_SECONDS)
+
+    def _is_settled(self) -> bool:
+        """Tell whether all is held that the store has shown anybody here."""
+        shown, at = self._shown, self._at
+        return shown != NOWHERE and at[0] == shown[0] and at[1] >= shown[1]
 
     def run(self, stop: threading.Event) -> None:
         """Follow the store until `stop` is set; begin again whenever that ends."""
@@ -170,6 +172,10 @@ class LiveWindow:
         if now_seconds - self._tidied_seconds >= TIDY_SECONDS:
             self._tidied_seconds = now_seconds
             self.tidy()
+        if now_seconds - self._trimmed_seconds >= TRIM_SECONDS:
+            self._trimmed_seconds = now_seconds
+            if sum(table.bytes for table in self._tables.values()) >= TRIM_BYTES:
+                trim()
 
     def tidy(self) -> None:
         """Keep to the budget and to the range, and put what hardly changes in order.
@@ -180,48 +186,81 @@ class LiveWindow:
         now_ms = self._clock.now_ms()
         for table in self._tables.values():
             table.drop_before(now_ms - round(60_000 * self._config.minutes))
-            table.seal_before(now_ms - SEAL_MS)
+            table.seal_quiet()
         evicted = self._evict()
         self._show(now_ms)
         if sum(table.series.texts + table.owners.texts for table in self._tables.values()) > TEXTS_MAXIMUM:
             raise Stale("it knows too many names")
-        if evicted and not self._is_narrow and now_ms - self.held_from_ms < 60_000 * MINUTES_LEAST:
-            self._is_narrow = True
-            raise Stale(
-                f"{self._config.mib} MiB hold less than {MINUTES_LEAST} minutes of all metrics, P0 alone is kept"
-            )
+        newest_ms = self._newest_ms(now_ms)
+        reason = self._budget.judge(self._tables, newest_ms - self.held_from_ms, newest_ms, evicted=evicted)
+        if reason:
+            raise Stale(reason)
 
     @property
     def held_from_ms(self) -> int:
         """Return from when on all rows of seconds are held."""
         return max(table.complete_from_ms for table in self._tables.values() if not table.shape.is_owned)
 
+    def _newest_ms(self, now_ms: int) -> int:
+        """Return the event time of the newest rows of seconds, those of clocks that run ahead left out."""
+        raw = [table for table in self._tables.values() if not table.shape.is_owned]
+        starts = [start + table.shape.block_ms for table in raw for start in table.starts_ms if start <= now_ms]
+        return min(max(starts, default=now_ms), now_ms)
+
     def _begin(self) -> None:
-        """Begin every table with what is stored already, as far back as the budget lets expect."""
+        """Begin every table with what is stored already, as far back as a third of the budget holds.
+
+        Seconds have a third, and windows another one.
+        """
         now_ms = self._clock.now_ms()
         present = present_columns(self._store, list(self._tables))
         kept = {name: columns for name, columns in self._kept().items() if name in present}
-        from_ms = now_ms - round(60_000 * self._config.minutes)
-        if sum(self._expected_bytes(name, from_ms) for name in kept) > self._config.mib * MIB // 2:
-            from_ms = now_ms - FEW_MS
+        earliest_ms = now_ms - round(60_000 * self._config.minutes)
+        counts = {name: counted_rows(self._store, self._tables[name].shape, earliest_ms) for name in kept}
+        sizes = self._sizes(counts)
+        newest_ms = max((start for start in sizes if start <= now_ms), default=now_ms)
+        reason = self._budget.foresee(sizes, {name: self._row_bytes(name) for name in kept}, newest_ms)
+        if reason:
+            raise Stale(reason)
         for name, columns in kept.items():
             table = self._tables[name]
+            alike = {each: counts[each] for each in kept if self._tables[each].shape.is_owned is table.shape.is_owned}
+            from_ms = self._reach_ms(alike, earliest_ms, now_ms)
             table.begin(from_ms, [metric.name for metric in self._chosen(table.shape.kind)])
             stored = [column for column in columns if column in present[name]]
-            for rows in stored_rows(self._store, table.shape, stored, from_ms, now_ms):
+            for rows in stored_rows(self._store, table.shape, stored, from_ms, counts[name]):
                 table.add(rows)
         for name in kept:
             self._tables[name].trust()
 
-    def _expected_bytes(self, name: str, from_ms: int) -> int:
-        """Return about what the rows of a table take that are stored since a time."""
-        shape = self._tables[name].shape
-        width = KEY_BYTES + sum(VALUE_BYTES for _ in self._chosen(shape.kind))
-        return count_rows(self._store, shape, from_ms) * width
+    def _reach_ms(self, counts: Mapping[str, Mapping[int, int]], earliest_ms: int, now_ms: int) -> int:
+        """Return from when on stored rows fit into a third of the budget: by their own times, as the store may lag.
+
+        Where those of the newest half minute do not, it is the end of that.
+        """
+        sizes = self._sizes(counts)
+        left = self._budget.bytes // 3
+        for start in sorted(sizes, reverse=True):
+            left -= sizes[start]
+            if left < 0 and start <= now_ms:
+                return max(start + COUNTED_MS, earliest_ms)
+        return earliest_ms
+
+    def _sizes(self, counts: Mapping[str, Mapping[int, int]]) -> Counter[int]:
+        """Return start of a range -> about how much memory its rows take."""
+        sizes: Counter[int] = Counter()
+        for name, rows in counts.items():
+            sizes.update({start: count * self._row_bytes(name) for start, count in rows.items()})
+        return sizes
+
+    def _row_bytes(self, name: str) -> int:
+        return KEY_BYTES + VALUE_BYTES * len(self._chosen(self._tables[name].shape.kind))
 
     def _chosen(self, kind: EntityKind) -> list[Metric]:
         """Return the metrics that are kept of a kind."""
-        return [each for each in self._catalog.scalars(kind) if not self._is_narrow or each.priority is Priority.P0]
+        return [
+            each for each in self._catalog.scalars(kind) if not self._budget.is_narrow or each.priority is Priority.P0
+        ]
 
     def _kept(self) -> dict[str, list[str]]:
         """Return the columns of metrics that are kept, by table."""
@@ -233,11 +272,17 @@ class LiveWindow:
         return kept
 
     def _evict(self) -> bool:
-        """Let the oldest blocks go while there are too many; tell whether any went."""
+        """Let the oldest blocks go while there are too many; tell whether any went.
+
+        Of rows of seconds and windows those go that take more: a window takes little of the time that it is of.
+        """
         held = {name: table.bytes for name, table in self._tables.items()}
         evicted = False
-        while sum(held.values()) > self._config.mib * MIB:
-            starts = {name: min(starts) for name, table in self._tables.items() if (starts := table.starts_ms)}
+        while sum(held.values()) > self._budget.bytes:
+            windows = sum(size for name, size in held.items() if self._tables[name].shape.is_owned)
+            is_owned = 2 * windows > sum(held.values())
+            alike = {name: table for name, table in self._tables.items() if table.shape.is_owned is is_owned}
+            starts = {name: min(starts) for name, table in alike.items() if (starts := table.starts_ms)}
             oldest = min(starts, key=lambda name: starts[name])
             table = self._tables[oldest]
             table.drop_before(starts[oldest] + table.shape.block_ms)
@@ -250,12 +295,12 @@ class LiveWindow:
         self._metrics.gauge("live_bytes", sum(table.bytes for table in tables))
         self._metrics.gauge("live_rows", sum(table.rows for table in tables))
         self._metrics.gauge("live_seconds", max(now_ms - self.held_from_ms, 0) / 1000)
-        self._metrics.gauge("live_narrow", int(self._is_narrow))
+        self._metrics.gauge("live_narrow", int(self._budget.is_narrow))
 
     def _forget(self) -> None:
-        self._is_settled = False
         with self._moved:
-            self._at = ("", 0)
+            self._at = NOWHERE
+            self._moved.notify_all()
         for table in self._tables.values():
             table.begin(NEVER_MS, ())
         self._show(self._clock.now_ms())

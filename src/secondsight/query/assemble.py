@@ -3,20 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from secondsight.catalog.scale import physical_array
 from secondsight.query.aggregates import is_scaled, unit_of
 from secondsight.query.answer import F64, I64, Answer, Series, cut_series, named_labels
+from secondsight.query.compile import label_columns
 from secondsight.query.coverage import Coverage, Held, Key, held_of
 from secondsight.query.grouped import Grouped
 from secondsight.query.inventory import Progress
 from secondsight.query.plan import SeriesPlan
 from secondsight.query.request import MetricQuery
 from secondsight.query.rows import Figures
+
+_COMPUTE: Any = pc
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +101,22 @@ def as_figures(plan: SeriesPlan, found: Figures | Grouped | pa.Table) -> Figures
 def _figures_of_table(rows: pa.Table, plan: SeriesPlan, best: Best | None) -> Figures:
     is_entity = rows["is_entity"].to_numpy() == 1
     stored, points = rows.filter(pa.array(is_entity)), rows.filter(pa.array(~is_entity))
-    cut = cut_series(points if best is None else _ranked(points, best), plan.groups)
+    cut = cut_series(points if best is None else _ranked(points, best, label_columns(plan.groups)), plan.groups)
     return Figures(cut, held_of(stored), _total(stored, "late"), _total(stored, "rows"))
 
 
-def _ranked(points: pa.Table, best: Best) -> pa.Table:
-    """Return the points that rank first; those without a figure rank nowhere."""
+def _ranked(points: pa.Table, best: Best, labels: Sequence[str]) -> pa.Table:
+    """Return the points that rank first, of equal ones those first by name; those without a figure rank nowhere."""
     figures = points["figure"].to_numpy(zero_copy_only=False).astype(np.float64)
-    order = np.argsort(-figures if best.highest else figures, kind="stable")
-    return points.take(pa.array(order[: best.count]))
+    ranked = -figures if best.highest else figures
+    order = np.argsort(ranked, kind="stable")[: best.count]
+    equal = np.flatnonzero(ranked == ranked[order[-1]]) if order.size else order
+    if equal.size < 2:
+        return points.take(pa.array(order))
+    better = order[ranked[order] != ranked[order[-1]]]
+    names = [_COMPUTE.fill_null(points[label].cast(pa.string()), "").take(pa.array(equal)) for label in labels]
+    by_name = _COMPUTE.sort_indices(pa.table(names, list(labels)), [(label, "ascending") for label in labels])
+    return points.take(pa.array(np.append(better, equal[by_name.to_numpy()])[: best.count]))
 
 
 def _made(plan: SeriesPlan, cut: Sequence[tuple[dict[str, str], I64, F64]]) -> tuple[Series, ...]:

@@ -19,7 +19,7 @@ from secondsight.catalog.scale import physical_array
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.inventory import Inventory
-from secondsight.query.plan import Span
+from secondsight.query.plan import Span, rewritten
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import LIMITS, ONE_THREAD, Parameters, Statement
@@ -91,7 +91,9 @@ class StoreBoards:
     def read(self, metrics: tuple[Metric, ...], filters: Filters, at_ms: int, scope: Scope) -> Board:
         """Return the board of a second, as the tables have it."""
         cells, layout = cells_at(self._inventory, filters, at_ms, scope)
-        statement = compile_board(metrics, filters, Span(at_ms - back_of(cells), at_ms + 1), scope)
+        span = Span(at_ms - back_of(cells), at_ms + 1)
+        final = rewritten(TABLE, span, self._inventory.rewrites(EntityKind.GPU, span, scope))
+        statement = compile_board(metrics, filters, span, scope, final=final)
         rows = self._inventory.read(statement).to_pylist()
         known = {(row["tenant_id"], row["cluster_id"], row["host_id"], row["entity"]): row for row in rows}
         values = tuple(_values(cells, known, number, metric) for number, metric in enumerate(metrics))
@@ -137,8 +139,10 @@ def back_of(cells: Sequence[Cell]) -> int:
     return max([BACK_MINIMUM_MS, *(SLOTS * cell.cadence_ms for cell in cells)])
 
 
-def compile_board(metrics: Sequence[Metric], filters: Filters, span: Span, scope: Scope) -> Statement:
+def compile_board(metrics: Sequence[Metric], filters: Filters, span: Span, scope: Scope, *, final: bool) -> Statement:
     """Return the statement for the values of each GPU at the last instant of a range, one column a metric, as stored.
+
+    With `final`, of rows that were written again the newest alone counts: its owner may be another one.
 
     Raises:
         Rejected(forbidden_metric): No grant shows one of the metrics.
@@ -158,7 +162,7 @@ def compile_board(metrics: Sequence[Metric], filters: Filters, span: Span, scope
         "part = ''",
         *filter_predicates(filters, tables, parameters),
     ]
-    rows = tables.table(TABLE, [*key, *columns], where, tail=[f"GROUP BY {', '.join(key)}"])
+    rows = tables.table(TABLE, [*key, *columns], where, tail=[f"GROUP BY {', '.join(key)}"], final=final)
     return Statement(rows[1:-1], parameters.values(), LIMITS | ONE_THREAD)
 
 

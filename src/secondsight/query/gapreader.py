@@ -53,6 +53,8 @@ ROWS_MAXIMUM = 50_000_000
 """Rows of 1 s that may be looked at for what came late."""
 BESIDE_MAXIMUM = 1_000_000
 """Rows of 30 s that may be counted beside an answer, to say what its gaps are."""
+BESIDE_LACKING = 5_000
+"""Entities and parts whose gaps are looked for beside an answer; more lack rows where the platform itself is behind."""
 EXPLAINED_MAXIMUM = 20_000
 """Gaps whose reasons are worked out."""
 
@@ -103,15 +105,19 @@ class GapReader:
         """Return one that reads seconds and windows elsewhere."""
         return GapReader(self._inventory, self._clock, self._planned, samples)
 
-    def read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
+    def read(
+        self, kind: EntityKind, filters: Filters, span: Span, scope: Scope, lacking_maximum: int | None = None
+    ) -> Found:
         """Return the gaps of the entities that filters admit, in a range; kept for a few seconds.
 
         Raises:
-            Rejected(range_too_wide): It would cost more than one question may.
+            Rejected(range_too_wide): It would cost more than one question may, or more entities lack rows than may.
             Retryable: The store is away or busy.
         """
-        key = ("gaps", kind, filters, span, scope)
-        found: Found = self._inventory.remember(key, KEPT_SECONDS, lambda: self._read(kind, filters, span, scope))
+        key = ("gaps", kind, filters, span, scope, lacking_maximum)
+        found: Found = self._inventory.remember(
+            key, KEPT_SECONDS, lambda: self._read(kind, filters, span, scope, lacking_maximum)
+        )
         return found
 
     def filled(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> list[Filled]:
@@ -140,11 +146,11 @@ class GapReader:
         if len(planned) * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
             return None
         try:
-            return lacks_of(self.read(kind, filters, span, scope))
+            return lacks_of(self.read(kind, filters, span, scope, BESIDE_LACKING))
         except Rejected:
             return None
 
-    def _read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope) -> Found:
+    def _read(self, kind: EntityKind, filters: Filters, span: Span, scope: Scope, lacking_maximum: int | None) -> Found:
         now_ms = self._clock.now_ms()
         due_ms = now_ms - GRACE_MS
         expected = self._inventory.expected(kind, filters, scope)
@@ -159,6 +165,8 @@ class GapReader:
         final = bool(self._inventory.rewrites(kind, Span(span.from_ms, to_ms), scope))
         counts = self._counts(kind, filters, parts, scope, final=final)
         doubtful = suspects(expected, planned, counts)
+        if lacking_maximum is not None and len(doubtful) > lacking_maximum:
+            raise _too_wide(f"{len(doubtful):,} entities lack rows")
         gaps = self._gaps(kind, {key: planned[key] for key in doubtful}, parts, due_ms, scope)
         gaps = self._begun(kind, gaps, span, scope)
         gaps.sort(key=lambda gap: (gap.start_ms, gap.key))

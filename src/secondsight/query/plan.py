@@ -203,8 +203,8 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
         rollup=rollup,
         legs=legs,
         raw=raw,
-        final_rollup=_rewritten(rollup_table(kind), rollup, situation.rewrites),
-        final_raw=any(_rewritten(raw_table(kind), each, situation.rewrites, back_ms) for each in (head, raw)),
+        final_rollup=rewritten(rollup_table(kind), rollup, situation.rewrites),
+        final_raw=any(rewritten(raw_table(kind), each, situation.rewrites, back_ms) for each in (head, raw)),
         several_sources=situation.several_sources,
         due_ms=min(span.to_ms, situation.now_ms - GRACE_MS, end_ms or span.to_ms),
         lookback_ms=back_ms,
@@ -340,7 +340,7 @@ def _divided(span: Span, usable: Sequence[tuple[str, int, int]]) -> list[Leg]:
     ]
 
 
-def _rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite], back_ms: int = 0) -> bool:
+def rewritten(table: str, span: Span | None, rewrites: Sequence[Rewrite], back_ms: int = 0) -> bool:
     """Tell whether duplicates may be unmerged in the range, or in what is read before it."""
     if span is None:
         return False

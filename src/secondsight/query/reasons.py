@@ -147,7 +147,7 @@ def _crowds(starts: Sequence[tuple[int, str, int]], hosts: int) -> set[int]:
     """Return what is in a minute in which more than half of the hosts fell silent."""
     found: set[int] = set()
     counts: defaultdict[str, int] = defaultdict(int)
-    first = 0
+    first = taken = 0
     for last, (time_ms, host, _) in enumerate(starts):
         counts[host] += 1
         while time_ms - starts[first][0] > LATE_MS:
@@ -157,7 +157,8 @@ def _crowds(starts: Sequence[tuple[int, str, int]], hosts: int) -> set[int]:
                 del counts[gone]
             first += 1
         if 2 * len(counts) > hosts:
-            found.update(number for _, _, number in starts[first : last + 1])
+            found.update(number for _, _, number in starts[max(first, taken) : last + 1])
+            taken = last + 1
     return found
 
 

@@ -6,6 +6,7 @@ belongs to the window of the later sample of a pair. Blocks must hold whole base
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ Admit = Callable[[LiveBlock], Bools | None]
 """Tells which rows of a block a question admits; None is all of them."""
 Owner = Callable[[LiveBlock, Rows], I64 | None]
 """Tells by number whose each of some rows is, as far as a question tells owners apart; None where it does not."""
+CHUNK_ROWS = 1 << 18
+"""About as many samples are looked at at once: what is made of each on the way takes many times its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,16 @@ def samples_of(plan: SeriesPlan, frame: Frame, span: Span, admit: Admit) -> Iter
         if carried is None:
             size = frame.series
             carried = _Carried(np.zeros(size, np.int64), np.zeros(size, values.dtype), np.full(size, -1))
-        yield _samples(plan, block, row, values, (span.from_ms, frame.no_boot, carried))
+        for some in _chunks(block.series[row]):
+            few = some if isinstance(row, slice) else row[some]
+            yield _samples(plan, block, few, values[some], (span.from_ms, frame.no_boot, carried))
+
+
+def _chunks(series: I64) -> Iterator[slice]:
+    """Yield ranges of about `CHUNK_ROWS` sorted series, each of whole ones; one of all where they are few."""
+    edges = series[CHUNK_ROWS::CHUNK_ROWS]
+    cuts = np.unique(np.append(np.searchsorted(series, edges), (0, series.size))).tolist()
+    yield from (slice(start, end) for start, end in pairwise(cuts))
 
 
 def picked(block: LiveBlock, column: LiveColumn, span: Span, admit: Admit) -> tuple[Rows, Values] | None:
