@@ -143,7 +143,11 @@ UNKNOWN = [
     ("/v1/ledger", {"collector": "secret"}, ["there is no collector 'secret' that you may see; there are: 'h1', 'h2'"]),
     ("/v1/ledger", {"collector": "h1", "from": str(END + 50_000), "to": str(END + 60_000)}, []),
     ("/v1/gpus", {"team": "te"}, ["there is no team 'te' that you may see"]),
-    ("/v1/gpus", {"host": "h1, h3", "status": "unknown"}, ["there is no host 'h3' that you may see; there are: 'h1', 'h2'"]),
+    (
+        "/v1/gpus",
+        {"host": "h1, h3", "status": "unknown"},
+        ["there is no host 'h3' that you may see; there are: 'h1', 'h2'"],
+    ),
     ("/v1/gpus", {"host": " h1 ,secret", "status": "silent, lost,reporting"}, []),
 ]
 
@@ -161,6 +165,36 @@ def test_a_name_of_nothing_is_told_wherever_nothing_is_found(api, path, asked, t
 def test_a_filter_that_names_nothing_or_too_much_is_refused_by_every_list(api, path, names):
     answer = api.ask("GET", path, cluster=names, **({"metric": POWER} if path == "/v1/metrics/query" else {}))
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_filter")
+
+
+SLIPS = [
+    ("/v1/fleet?cluster=k1", 422, "bad_request"),
+    ("/v1/fleet?", 200, ""),
+    ("/v1/gpus/GPU-h1-0?from=now-1h", 422, "bad_request"),
+    ("/v1/sql/views?x=1", 422, "bad_request"),
+    ("/v1/debug?x=1", 422, "bad_request"),
+    ("/v1/gpus?host=h1&host=h2", 422, "bad_request"),
+    ("/v1/gpus?limit=1&limit=", 422, "bad_request"),
+    (f"/v1/metrics/query?metric={POWER}&metric={POWER}", 422, "bad_request"),
+    (f"/v1/metrics/query?metric={POWER}&groupBy=,", 400, "bad_filter"),
+    (f"/v1/metrics/query?metric={POWER}&aggregate=%20", 400, "bad_filter"),
+    (f"/v1/metrics/query?metric={POWER}&part=a&part=b", 200, ""),
+    ("/v1/telemetry/gaps?from=now%2B1h&to=now%2B2h", 400, "bad_range"),
+    ("/v1/telemetry/gaps?from=now&to=now-1h", 400, "bad_range"),
+    ("/v1/maintenance?from=now&to=now-1h", 400, "bad_range"),
+    ("/v1/deadletters?stage=Quarantine", 400, "bad_stage"),
+    ("/v1/events?code=%D9%A1", 400, "bad_code"),
+    ("/v1/events?metric=%20", 400, "bad_filter"),
+    ("/api/v1/metadata?limit=1e9", 400, ""),
+    ("/api/v1/query?query=1&time=%D9%A1", 400, ""),
+]
+
+
+@pytest.mark.parametrize(("target", "status", "code"), SLIPS)
+def test_a_slip_of_the_pen_is_told_and_not_passed_over(api, target, status, code):
+    answer = api.ask("GET", target)
+    assert answer.status_code == status, answer.text
+    assert not code or answer.json()["error"]["code"] == code
 
 
 def test_gaps_of_a_host_are_one_story(api):

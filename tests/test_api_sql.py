@@ -24,6 +24,7 @@ from secondsight.api.services import make_services
 from secondsight.api.sqlforms import SqlResult, cell_of
 from secondsight.cli import main
 from secondsight.guard.budget import Budget
+from secondsight.query.answer import inert
 from sql_rig import CATALOG, DURING, NOW_MS, Rig, rig
 
 RAW = "gpu_telemetry_1s_secure"
@@ -222,6 +223,13 @@ def test_the_wall_of_a_server_is_printed_by_the_settings(tmp_path: Path, capsys:
     assert "max_execution_time = 7.0 MAX 7.0" in out
     assert "GRANT KILL QUERY ON *.* TO `api`;" in out
     assert "IDENTIFIED BY 'CHANGE-ME'" in out
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff201"]
+)
+def test_no_cell_is_a_formula_to_a_spreadsheet(text: str) -> None:
+    assert inert(text) == f"'{text}"
 
 
 def test_cells_are_written_without_loss() -> None:

@@ -1,10 +1,16 @@
-"""Expected slots follow the phase at which a host ticks."""
+"""Expected slots follow the phase at which a host ticks, and what follows from expected rows goes with them."""
 
+from typing import Any
+from weakref import ref
+
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secondsight.clock import ManualClock
 from secondsight.query.coverage import Held, Stretch, coverage_of, slots_between
+from secondsight.query.inventory import Inventory
 
 T0 = 1_700_000_000_000
 
@@ -35,3 +41,19 @@ def test_a_missing_tick_still_counts(missing: int) -> None:
     held = Held(10 - missing, T0 + 671, T0 + 9_671, 0)
     coverage = coverage_of({"k": stretch}, {"k": held}, counts_gaps=False)
     assert (coverage.expected, coverage.stored) == (10, 10 - missing)
+
+
+def test_what_was_made_of_a_table_goes_with_it() -> None:
+    never_asked: Any = None
+    inventory = Inventory(never_asked, ManualClock(0))
+
+    def made() -> Any:
+        source, found = pa.table({"a": [1]}), pa.table({"b": [2]})
+        assert inventory.derive((source,), "x", lambda: found) is found
+        assert inventory.derive((source,), "x", lambda: None) is found
+        return ref(found)
+
+    left = [made() for _ in range(5)]
+    kept = pa.table({"c": [3]})
+    inventory.derive((kept,), "y", lambda: 1)
+    assert [one() for one in left] == [None] * 5

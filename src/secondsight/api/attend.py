@@ -7,6 +7,8 @@ from secondsight.api.forward import App, Receive, Scope, Send
 from secondsight.store.cancel import Cancellation, cancellable
 
 GONE = "http.disconnect"
+MOMENT_SECONDS = 0.05
+"""So long nobody looks out: most answers are there by then."""
 
 
 class Attended:
@@ -30,29 +32,38 @@ class Attended:
 
 
 class _Attendant:
-    """Hands messages on, and looks out for the last one once a body is there."""
+    """Hands messages on, and looks out for the last one once a body is there and the answer takes a moment."""
 
     def __init__(self, receive: Receive, cancellation: Cancellation, *, has_body: bool) -> None:
         self._receive = receive
         self._cancellation = cancellation
+        self._has_body = has_body
         self._first: asyncio.Queue[Any] = asyncio.Queue()
-        self._watching: asyncio.Task[Any] | None = None if has_body else asyncio.create_task(self._watch())
+        self._watching: asyncio.Task[Any] | None = None
+        self._timer = None if has_body else asyncio.get_running_loop().call_later(MOMENT_SECONDS, self._look_out)
 
     async def receive(self) -> Any:
         """Return the next message."""
-        if self._watching is None:
+        if self._has_body and self._watching is None:
             message = await self._receive()
             if message["type"] == GONE or not message.get("more_body", False):
                 self._watching = asyncio.create_task(self._watch(message["type"] == GONE))
             return message
-        if self._watching.done() and self._first.empty():
+        watching = self._look_out()
+        if watching.done() and self._first.empty():
             return {"type": GONE}
         return await self._first.get()
 
     async def close(self) -> None:
         """Look out no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._watching is not None and not self._watching.done():
             self._watching.cancel()
+
+    def _look_out(self) -> asyncio.Task[Any]:
+        self._watching = self._watching or asyncio.create_task(self._watch())
+        return self._watching
 
     async def _watch(self, is_gone: bool = False) -> None:
         while not is_gone:

@@ -11,11 +11,13 @@ from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Time, next_cursor, span_of, words_of
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
+from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.query.deadletters import Asked, DeadLetterReader
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
 ID_DIGITS = 16
+STAGES = (DEAD_LETTER, QUARANTINE)
 
 router = APIRouter(tags=["dead letters"], responses={404: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
 
@@ -161,6 +163,9 @@ def dead_letter(
 
 def _asked(services: Services, asked: LetterParameters, *, payload: bool = False) -> Asked:
     now_ms = services.clock.now_ms()
+    stages = words_of(asked.stage)
+    if not set(stages) <= set(STAGES):
+        raise Rejected("bad_stage", f"{asked.stage[:80]!r} names no stage", f"one of {', '.join(STAGES)}")
     to_ms = parse_time(asked.to, now_ms) + (asked.to == "now")
     span = span_of(parse_time(asked.from_, now_ms), to_ms)
     return Asked(
@@ -168,7 +173,7 @@ def _asked(services: Services, asked: LetterParameters, *, payload: bool = False
         clusters=words_of(asked.cluster),
         hosts=words_of(asked.host),
         collectors=words_of(asked.collector),
-        stages=words_of(asked.stage),
+        stages=stages,
         codes=words_of(asked.reason),
         metrics=words_of(asked.metric),
         ids=_ids(asked.id),

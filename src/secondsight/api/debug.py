@@ -22,6 +22,7 @@ from secondsight.access.sampling import COARSE_MS, FULL_MS, live_rules, metric_s
 from secondsight.access.scope import Scope
 from secondsight.api.models import DebugAnswer, DebugList, DebugRequest, ErrorAnswer
 from secondsight.api.parameters import PageParameters, next_cursor
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Caller, Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.gateway.policy import Tables, told_to
@@ -36,7 +37,9 @@ OPERATORS = (Role.OPERATOR, Role.ADMIN)
 ADDED_SHARE = 1 - FULL_MS / COARSE_MS
 """Of the values of one second, what every second adds to a row of 30 s."""
 
-router = APIRouter(tags=["debug"], responses={404: {"model": ErrorAnswer}, 429: {"model": ErrorAnswer}})
+router = APIRouter(
+    route_class=ReadRoute, tags=["debug"], responses={404: {"model": ErrorAnswer}, 429: {"model": ErrorAnswer}}
+)
 
 
 def operator(caller: Caller) -> Identity:

@@ -9,6 +9,7 @@ from pydantic import Field
 from secondsight.access.scope import Scope
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Time, Word, next_cursor, span_of, words_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
@@ -17,7 +18,7 @@ from secondsight.query.hints import unknown_names
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.times import format_time, parse_time
 
-router = APIRouter(tags=["events"], responses={422: {"model": ErrorAnswer}})
+router = APIRouter(route_class=ReadRoute, tags=["events"], responses={422: {"model": ErrorAnswer}})
 
 
 class FactAnswer(Shape):
@@ -200,6 +201,6 @@ def _event(row: Mapping[str, Any], services: Services) -> EventAnswer:
 
 def _codes(text: str) -> tuple[int, ...]:
     words = words_of(text)
-    if not all(word.removeprefix("-").isdecimal() and len(word) < 19 for word in words):
+    if not all(word.isascii() and word.removeprefix("-").isdecimal() and len(word) < 19 for word in words):
         raise Rejected("bad_code", f"{text!r} is no list of codes", "codes are whole numbers")
     return tuple(map(int, words))

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Parameters, Time, Word, page_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Shared
 from secondsight.query.board import Cell
 from secondsight.query.fleetmap import Frame, read_frame
@@ -23,7 +24,9 @@ from secondsight.query.times import format_time, parse_time
 BYTES = "application/octet-stream"
 HOST_OF = attrgetter("tenant_id", "cluster_id", "rack", "host_id")
 
-router = APIRouter(tags=["fleet"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
+router = APIRouter(
+    route_class=ReadRoute, tags=["fleet"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}}
+)
 
 
 class CellAnswer(Shape):

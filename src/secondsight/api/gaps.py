@@ -19,12 +19,14 @@ from secondsight.access.scope import Scope
 from secondsight.api.debug import Operator
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Time, Word, next_cursor, span_of, words_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.gapreader import Explained
 from secondsight.query.gaps import Filled
 from secondsight.query.hints import unknown_names
+from secondsight.query.plan import Span
 from secondsight.query.reasons import EXPECTED, Reason
 from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.stories import Story, stories_of
@@ -32,7 +34,7 @@ from secondsight.query.times import format_time, parse_time
 
 KINDS = {kind.value: kind for kind in (EntityKind.GPU, EntityKind.NODE, EntityKind.FABRIC_PORT)}
 
-router = APIRouter(tags=["gaps"], responses={422: {"model": ErrorAnswer}})
+router = APIRouter(route_class=ReadRoute, tags=["gaps"], responses={422: {"model": ErrorAnswer}})
 
 
 class GapAnswer(Shape):
@@ -120,7 +122,10 @@ def gaps(services: Shared, scope: Reader, asked: Annotated[GapParameters, Query(
     if kind is None:
         raise Rejected("bad_kind", f"{asked.kind!r} is no kind of entity with gaps", f"one of {', '.join(KINDS)}")
     now_ms = services.clock.now_ms()
-    span = span_of(parse_time(asked.from_, now_ms), min(parse_time(asked.to, now_ms), now_ms))
+    span = span_of(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
+    if span.from_ms >= now_ms:
+        raise Rejected("bad_range", "the range has not begun yet", "name an earlier from")
+    span = Span(span.from_ms, min(span.to_ms, now_ms))
     filters = Filters(cluster=words_of(asked.cluster), host=words_of(asked.host), gpu=words_of(asked.gpu))
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)
@@ -208,8 +213,8 @@ class MaintenanceParameters(PageParameters):
 def planned(services: Shared, scope: Reader, asked: Annotated[MaintenanceParameters, Query()]) -> MaintenanceList:
     """Return planned work in scope, oldest first."""
     now_ms = services.clock.now_ms()
-    from_ms, to_ms = parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms)
-    found = windows_between(services.metadata, scope.all_tenant_ids, from_ms, to_ms)
+    span = span_of(parse_time(asked.from_, now_ms), parse_time(asked.to, now_ms))
+    found = windows_between(services.metadata, scope.all_tenant_ids, span.from_ms, span.to_ms)
     mine = [one for one in found if scope.admits_cluster(one.tenant_id, one.cluster_id)]
     start = parse_cursor(asked.cursor)
     end = start + parse_limit(asked.limit)

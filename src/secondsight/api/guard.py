@@ -33,6 +33,8 @@ REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.T
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS = _SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"}
+_SAFETY = [(name.lower().encode(), value.encode()) for name, value in SAFETY.items()]
+_SAFETY_NAMES = frozenset(name for name, _ in _SAFETY)
 _log = logging.getLogger(__name__)
 
 
@@ -157,7 +159,9 @@ def _is_read(scope: Scope) -> bool:
 
 
 def _guard(headers: MutableHeaders, scope: Scope) -> None:
-    headers.update(SAFETY)
+    raw = headers.raw
+    raw[:] = [pair for pair in raw if pair[0] not in _SAFETY_NAMES]
+    raw += _SAFETY
     if scope["scheme"] == "https":
         headers["Strict-Transport-Security"] = TRANSPORT
     if scope["path"].startswith(("/v1/", "/api/v1/")):

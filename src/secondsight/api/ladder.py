@@ -9,12 +9,15 @@ from pydantic import Field
 from secondsight.access.scope import Scope
 from secondsight.api.models import ErrorAnswer, QueryAnswer
 from secondsight.api.parameters import TelemetryParameters, Word
+from secondsight.api.reads import ReadRoute
 from secondsight.api.series import Accept, answer_query
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.query.fleet import NOW_METRICS, not_found
 from secondsight.query.request import Filters, Group
 
-router = APIRouter(tags=["series"], responses={code: {"model": ErrorAnswer} for code in (400, 404, 422)})
+router = APIRouter(
+    route_class=ReadRoute, tags=["series"], responses={code: {"model": ErrorAnswer} for code in (400, 404, 422)}
+)
 
 
 class RungParameters(TelemetryParameters):

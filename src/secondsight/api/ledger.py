@@ -7,6 +7,7 @@ from pydantic import Field
 
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Names, PageParameters, Time, next_cursor, span_of, words_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Shared
 from secondsight.process.deadletter import DEAD_LETTER, QUARANTINE
 from secondsight.process.ledger import SHED
@@ -16,7 +17,7 @@ from secondsight.query.request import Filters, parse_cursor, parse_limit
 from secondsight.query.said import SaidReader, Short, State
 from secondsight.query.times import format_time, parse_time
 
-router = APIRouter(tags=["custody"], responses={422: {"model": ErrorAnswer}})
+router = APIRouter(route_class=ReadRoute, tags=["custody"], responses={422: {"model": ErrorAnswer}})
 
 
 class CountAnswer(Shape):

@@ -23,6 +23,7 @@ from secondsight.api.models import (
     VerdictAnswer,
 )
 from secondsight.api.parameters import GpuListParameters, PageParameters, page_of, words_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Shared
 from secondsight.catalog.health import Health
 from secondsight.errors import Rejected
@@ -33,7 +34,7 @@ from secondsight.query.hints import unknown_names
 from secondsight.query.request import Filters, parse_filters
 from secondsight.query.times import format_time
 
-router = APIRouter(tags=["fleet"], responses={404: {"model": ErrorAnswer}})
+router = APIRouter(route_class=ReadRoute, tags=["fleet"], responses={404: {"model": ErrorAnswer}})
 
 
 @router.get("/v1/fleet")

@@ -146,7 +146,9 @@ def metadata(services: Shared, scope: Reader, asked: Form) -> Response:
     """Return type, unit and meaning of metrics."""
     wanted, limit = asked.text("metric"), asked.text("limit")
     names = [name for name in names_of(services.catalog, scope.shows) if wanted in ("", name)]
-    kept = names[: int(limit)] if limit.isascii() and limit.isdecimal() else names
+    if limit and not (limit.isascii() and limit.isdecimal() and len(limit) < 10):
+        raise Rejected("promql_parse", "the parameter limit is no whole number")
+    kept = names[: int(limit)] if limit else names
     readings = [reading_of(name, services.catalog) for name in kept]
     described = {
         one.name: [
@@ -207,7 +209,7 @@ def _step_ms(text: str) -> int:
 
 
 def _is_number(text: str) -> bool:
-    return re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d{1,2})?|\.\d+", text) is not None
+    return re.fullmatch(r"\d+(\.\d*)?([eE][+-]?\d{1,2})?|\.\d+", text, re.ASCII) is not None
 
 
 def _unit(factor: float, unit: str) -> str:

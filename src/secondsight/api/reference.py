@@ -6,13 +6,14 @@ from fastapi import APIRouter, Query
 
 from secondsight.api.models import CatalogAnswer, CollectorAnswer, CollectorPage, MetricAnswer
 from secondsight.api.parameters import PageParameters, next_cursor, page_of
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Shared
 from secondsight.catalog.metric import Metric
 from secondsight.query.aggregates import legal_aggregates
 from secondsight.query.request import parse_cursor, parse_limit
 from secondsight.query.times import format_time
 
-router = APIRouter(tags=["reference"])
+router = APIRouter(route_class=ReadRoute, tags=["reference"])
 
 
 @router.get("/v1/catalog")

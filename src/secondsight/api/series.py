@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 from secondsight.access.scope import Scope
 from secondsight.api.models import ErrorAnswer, QueryAnswer, TopAnswer
 from secondsight.api.parameters import SeriesParameters, TelemetryParameters, TopParameters
+from secondsight.api.reads import ReadRoute
 from secondsight.api.services import Reader, Services, Shared
 from secondsight.errors import Rejected
 from secondsight.query.answer import Answer, to_arrow, to_csv, to_json, to_parquet, top_json
@@ -23,7 +24,9 @@ JSON = "application/json"
 PARQUET = "application/vnd.apache.parquet"
 _WEIGHT = re.compile(r"(0(\.[0-9]{0,3})?|1(\.0{0,3})?)")
 
-router = APIRouter(tags=["series"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}})
+router = APIRouter(
+    route_class=ReadRoute, tags=["series"], responses={400: {"model": ErrorAnswer}, 422: {"model": ErrorAnswer}}
+)
 
 Accept = Annotated[str, Header(description=f"`{ARROW}`, `{PARQUET}` and `{CSV}` are understood beside JSON.")]
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
 
 from secondsight.access.audit import AuditLog
 from secondsight.access.identity import Identity
@@ -28,6 +30,7 @@ from secondsight.ask.service import AskService
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
 from secondsight.contracts import Store
+from secondsight.errors import Rejected
 from secondsight.guard.execute import Executor
 from secondsight.guard.quality import QualityReader
 from secondsight.guard.register import Register
@@ -173,16 +176,30 @@ async def services_of(request: Request) -> Services:
     return services
 
 
-def identity_of(request: Request, services: Annotated[Services, Depends(services_of)]) -> Identity:
+async def identity_of(request: Request, services: Annotated[Services, Depends(services_of)]) -> Identity:
     """Return who sent a request: the holder of its bearer token, else whoever its session cookie is of.
+
+    A token that was looked up a moment ago costs no change of threads.
 
     Raises:
         Rejected(token_missing, token_invalid, token_expired, session_ended).
         Throttled(rate_limited).
     """
-    found = authenticated(request, services)
+    found = _remembered(request, services)
+    if found is None:
+        found = await run_in_threadpool(authenticated, request, services)
     request.state.caller = found
     return found
+
+
+def _remembered(request: Request, services: Services) -> Identity | None:
+    """Return who sent a request where that needs no look at a store, else None; refusals are `authenticated`'s."""
+    kind, _, secret = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() != "bearer":
+        return None
+    with suppress(Rejected):
+        return services.authenticator.remembered(secret.strip())
+    return None
 
 
 def authenticated(request: Request, services: Services) -> Identity:
@@ -233,7 +250,7 @@ async def admitted(
         raise
 
 
-def read_scope(
+async def read_scope(
     identity: Annotated[Identity, Depends(identity_of)],
     services: Annotated[Services, Depends(services_of)],
     _turn: Annotated[None, Depends(admitted, scope="function")],
@@ -243,7 +260,8 @@ def read_scope(
     Raises:
         Rejected(role_cannot_read, no_grant).
     """
-    return scope_now(identity, services)
+    kept: Scope | None = services.inventory.remembered(("scope", identity), SCOPE_SECONDS)
+    return await run_in_threadpool(scope_now, identity, services) if kept is None else kept
 
 
 def scope_now(identity: Identity, services: Services) -> Scope:

@@ -17,6 +17,7 @@ from secondsight.access.metadata import ID_LENGTH_MAXIMUM
 from secondsight.access.scope import Scope, united
 from secondsight.api.models import ErrorAnswer, Shape
 from secondsight.api.parameters import Parameters
+from secondsight.api.reads import ReadRoute
 from secondsight.api.series import ARROW, CSV
 from secondsight.api.services import Caller, Reader, Shared, scope_now
 from secondsight.api.sqlforms import SqlResult, written
@@ -27,7 +28,9 @@ T = TypeVar("T")
 THREADS = 40
 TEXT_LENGTH_MAXIMUM = 64_000
 
-router = APIRouter(tags=["sql"], responses={code: {"model": ErrorAnswer} for code in (400, 422, 429)})
+router = APIRouter(
+    route_class=ReadRoute, tags=["sql"], responses={code: {"model": ErrorAnswer} for code in (400, 422, 429)}
+)
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sql")
 
 

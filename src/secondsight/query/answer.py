@@ -23,6 +23,9 @@ from secondsight.query.times import format_time, format_width
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
+FORMULA_SIGNS = frozenset(
+    "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
+)
 LABEL_NAMES: dict[str, str] = {
     "tenant_id": "tenantId",
     "region": "region",
@@ -205,6 +208,8 @@ def _series_codes(points: Any, names: Sequence[str]) -> tuple[I64, I64]:
 
 def _grid(series: Sequence[Series]) -> I64:
     """Return every window start that some series has."""
+    if len(series) == 1:
+        return series[0].times_ms
     return np.unique(np.concatenate([one.times_ms for one in series])) if series else np.empty(0, np.int64)
 
 
@@ -275,7 +280,7 @@ def coverage_json(coverage: Coverage) -> dict[str, Any]:
 
 def inert(text: str) -> str:
     """Return a label that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"'{text}" if text[:1] in FORMULA_SIGNS else text
 
 
 def _joined(arrays: Iterable[NDArray[Any]], dtype: Any) -> NDArray[Any]:

@@ -5,7 +5,7 @@ Pure functions over Arrow tables: `expected` as of `inventory.compile_expected`,
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,10 +108,11 @@ def slots_between(from_ms: I64, to_ms: I64, interval_ms: I64) -> I64:
     return slots
 
 
-def stretches_of(expected: Any, span: Span, due_ms: int) -> dict[Key, Stretch]:
+def stretches_of(expected: Any, span: Span, due_ms: int, keys: Sequence[Key] | None = None) -> dict[Key, Stretch]:
     """Return what each entity and part was to deliver in a range, up to what is due.
 
-    Of several collectors of one entity the one that was to deliver most counts.
+    Of several collectors of one entity the one that was to deliver most counts. `keys` are those of the rows, where
+    they are known already.
     """
     from_ms = np.maximum(_integers(expected, "start_ms"), span.from_ms)
     to_ms = np.minimum(_integers(expected, "end_ms"), min(span.to_ms, due_ms))
@@ -120,7 +121,7 @@ def stretches_of(expected: Any, span: Span, due_ms: int) -> dict[Key, Stretch]:
     collectors = expected["collector_id"].to_pylist()
     found: dict[Key, dict[str, Stretch]] = defaultdict(dict)
     rows = zip(
-        keys_of(expected),
+        keys or keys_of(expected),
         collectors,
         slots.tolist(),
         interval_ms.tolist(),

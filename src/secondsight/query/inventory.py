@@ -86,7 +86,9 @@ class Inventory:
         owners = replace(Filters(), job=filters.job, team=filters.team, model=filters.model)
         key = ("expected", kind, owners, scope)
         rows = self.remember(key, EXPECTED_SECONDS, lambda: self._expected(kind, owners, scope))
-        return self.derive((rows,), ("expected", filters), lambda: _filtered(rows, filters))
+        return (
+            self.derive((rows,), ("expected", filters), lambda: _filtered(rows, filters)) if filters != owners else rows
+        )
 
     def placed(self, kind: EntityKind, filters: Filters, scope: Scope) -> Filters:
         """Return filters that name the hosts on which the GPUs asked for were ever seen.
@@ -145,6 +147,12 @@ class Inventory:
         )
         return found
 
+    def remembered(self, key: Hashable, seconds: float) -> Any:
+        """Return what was made for a key less than `seconds` ago, else None; never blocks."""
+        with self._lock:
+            found = self._kept.get(key)
+        return found[1] if found is not None and self._clock.monotonic_seconds() - found[0] < seconds else None
+
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
         """Return what was made for a key less than `seconds` ago, or make it now."""
         now = self._clock.monotonic_seconds()
@@ -161,7 +169,10 @@ class Inventory:
         return value
 
     def derive(self, sources: tuple[Any, ...], key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return what was made of the very same tables, or make it now; the tables are not kept for it."""
+        """Return what was made of the very same tables, or make it now.
+
+        The tables are not kept for it, so it must be none of them, and goes when they have gone.
+        """
         place = (key, *map(id, sources))
         with self._lock:
             refs, value = self._derived.get(place, ((), None))
@@ -169,6 +180,9 @@ class Inventory:
             return value
         value = make()
         with self._lock:
+            self._derived = {
+                key: kept for key, kept in self._derived.items() if all(one() is not None for one in kept[0])
+            }
             self._derived[place] = (tuple(map(ref, sources)), value)
             while len(self._derived) > DERIVED_ENTRIES:
                 self._derived.pop(next(iter(self._derived)))

@@ -187,7 +187,7 @@ def select_metrics(names: str, aggregate: str, catalog: Catalog) -> tuple[Select
         raise Rejected("mixed_kinds", "the metrics are of different entity kinds", "ask for each kind by itself")
     if len({is_histogram(metric) for metric in metrics}) > 1:
         raise Rejected("mixed_kinds", "histograms and other metrics are asked at once", "ask for each by itself")
-    aggregates: list[str | None] = [*dict.fromkeys(_split(aggregate))] or [None]
+    aggregates: list[str | None] = [*values_of("aggregate", aggregate)] if aggregate else [None]
     if len(metrics) * len(aggregates) > SELECTED_MAXIMUM:
         message = f"{len(metrics)} metrics by {len(aggregates)} aggregates are asked at once"
         raise Rejected("too_many_metrics", message, f"ask {SELECTED_MAXIMUM} of both at most")
@@ -267,7 +267,7 @@ def _resolution(text: str) -> int | None:
 
 
 def _groups(text: str) -> tuple[Group, ...]:
-    names = ["gpu" if name == "entity" else name for name in _split(text)]
+    names = ["gpu" if name == "entity" else name for name in values_of("groupBy", text)] if text else []
     unknown = [name for name in names if name not in list(Group)]
     if unknown:
         legal = ", ".join(Group)

@@ -136,7 +136,8 @@ class QueryRunner:
             lacks = partial(self._gaps.lacks, kind, plan.filters, plan.span, scope)
             return worth_of(arrays, self._rosters, roster, Asked(silent, lacks))
         parts = [with_objects(part) for part in parts]
-        stretches = stretches_of(expected, plan.span, plan.due_ms)
+        keys: list[Key] = self.inventory.derive((expected,), "keys", lambda: keys_of(expected))
+        stretches = stretches_of(expected, plan.span, plan.due_ms, keys)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
         delivered = {name: _stretches(expected, name, plan, stretches) for name in by_metric}
         return Worth(
