@@ -314,7 +314,7 @@ class QueryRunner:
 
         def made() -> frozenset[Key]:
             try:
-                return frozenset(keys_of(read(compile_silent(metric, plan.filters, span, scope))))
+                return frozenset(keys_of(read(compile_silent(metric, plan.filters, span, scope, is_hot=not is_old))))
             except Retryable:
                 if is_old:  # the answer says already that the lake is away
                     return frozenset()
@@ -342,19 +342,27 @@ def _stretches(expected: Any, metric: str, plan: SeriesPlan, every: dict[Key, St
     return every if wanted is expected else stretches_of(wanted, plan.span, plan.due_ms)
 
 
-def compile_silent(metric: Metric, filters: Filters, span: Span, scope: Scope) -> Statement:
-    """Return the statement for entities and parts that have rows in a range, and no claim of the metric in any."""
+def compile_silent(metric: Metric, filters: Filters, span: Span, scope: Scope, *, is_hot: bool = True) -> Statement:
+    """Return the statement for entities and parts that have rows in a range, and no claim of the metric in any.
+
+    In the hot store those alone are looked at that have a row without it, which are few and found by its column alone.
+    """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     tables.check_metric(metric.name)
+    name = f"{metric.kind.value}_1s"
+    where = [*raw_bounds(span, parameters), *filter_predicates(filters, tables, parameters)]
+    identity = ", ".join(IDENTITY)
     claimed = f"max(quality[{parameters.bind(metric.name, 'String')}])"
     unclaimed = f"{claimed} IN ({Quality.NONE.value}, {Quality.ABSENT_NOT_SUPPORTED.value})"
-    rows = tables.table(
-        f"{metric.kind.value}_1s",
-        IDENTITY,
-        [*raw_bounds(span, parameters), *filter_predicates(filters, tables, parameters)],
-        tail=[f"GROUP BY {', '.join(IDENTITY)} HAVING count({quoted(metric.name)}) = 0 AND {unclaimed}"],
-    )
+    few = []
+    if is_hot:
+        without = tables.table(
+            name, IDENTITY, [*where, f"{quoted(metric.name)} IS NULL"], tail=[f"GROUP BY {identity}"]
+        )
+        few.append(f"({identity}) IN {without}")
+    lacking = f"GROUP BY {identity} HAVING count({quoted(metric.name)}) = 0 AND {unclaimed}"
+    rows = tables.table(name, IDENTITY, [*where, *few], tail=[lacking])
     return Statement(rows[1:-1], parameters.values())
 
 
