@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from process_oracle import nearest_rank
-from process_rig import frame_bytes
+from process_rig import CATALOG, frame_bytes
+from query_fixture import asked, scope_of
+from secondsight.clock import ManualClock
+from secondsight.model import EntityKind
+from secondsight.query.inventory import Inventory
+from secondsight.query.request import parse_query
+from secondsight.query.run import QueryRunner
 from secondsight.store.bins import RELATIVE_ERROR, figures_of
 from test_rollup import Site, read
 
@@ -84,3 +90,55 @@ def test_111_a_peak_survives_two_levels_and_means_are_of_samples(store):
         (row,) = found[level]
         assert (row[f"{TEMPERATURE}_max"], row[f"{TEMPERATURE}_min"], row["samples"]) == (99, 10, 13)
         assert row[f"{TEMPERATURE}_sum"] / row["covered_ms"] == pytest.approx((549 + 30) / 13)
+
+
+GREAT = [
+    ("node_clock_offset_seconds", EntityKind.NODE, -864_000_000_000_000, 1e-9),
+    ("node_filesystem_available_bytes", EntityKind.NODE, 5_000_000_000_000_000, 1),
+    ("gpu_memory_used_bytes", EntityKind.GPU, 192_000_000_000, 1),
+]
+"""A clock ten days off, 5 PB, and the memory of a card: times milliseconds they leave 64 bits sooner or later."""
+
+
+@pytest.mark.parametrize(("name", "kind", "value", "unit"), GREAT)
+def test_averages_of_great_values_are_right_at_every_resolution(store, name, kind, value, unit):
+    tenant, start_ms = f"great-{name}", 1_717_200_000_000
+    site = Site(store, tenant, start_ms + 90_000_000)
+    times = [start_ms + 2_400_000 * number for number in range(36)]
+    for number, time_ms in enumerate(times, 1):
+        cells = {("e", "", 0): {name: value + number % 2}}
+        site.rig.send(
+            frame_bytes(cells, [time_ms], kind=kind, sequence=number, interval_ms=2_400_000),
+            tenant=tenant,
+            cluster="k1",
+        )
+    site.settle()
+    now_ms = site.rig.clock.now_ms()
+    runner = QueryRunner(store, site.rig.clock, Inventory(store, site.rig.clock))
+    for resolution in ("10s", "30s", "5m", "1h", "1d", "range", "50000s"):
+        text = asked(name, start_ms, times[-1] + 30_000, aggregate="avg,max", group_by="host", resolution=resolution)
+        for one in runner.run(parse_query(text, CATALOG, now_ms), scope_of(tenant)).series:
+            assert one.values.tolist() == pytest.approx([value * unit] * one.values.size, rel=1e-9), resolution
+
+
+STEPS = [2**64 - 6, 2**64 - 1, 3, 2**63 + 2, 2**63 + 5_000_000, 10, 1, 3, 5, 1, 8, 10, 1, 18, 20, 21, 38, 40]
+"""A counter at the greatest number of 64 bits, a step that no such counter makes, and thanos#1568's sequence."""
+
+
+def test_a_counter_that_falls_from_the_end_of_64_bits_is_reset_at_every_resolution(store):
+    tenant, start_ms = "end-of-64-bits", 1_717_236_294_000
+    samples = [(start_ms + 1000 * number, "GPU-a", value) for number, value in enumerate(STEPS)]
+    rolled(store, tenant, samples, COUNTER)
+    clock = ManualClock(start_ms + 90_000_000)
+    runner = QueryRunner(store, clock, Inventory(store, clock))
+    for resolution in ("1s", "7s", "10s", "30s", "5m", "1h", "1d", "range"):
+        text = asked(
+            COUNTER,
+            start_ms - 6000,
+            start_ms + 54_000,
+            aggregate="increase,resets",
+            group_by="cluster",
+            resolution=resolution,
+        )
+        found = runner.run(parse_query(text, CATALOG, clock.now_ms()), scope_of(tenant)).series
+        assert sorted(sum(one.values.tolist()) for one in found) == [5, 5 + 3 + 4_999_998 + 10 + 1 + 54], resolution

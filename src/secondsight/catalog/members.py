@@ -65,6 +65,15 @@ class Member:
                 return "u32"
 
 
+def may_wrap(metric: Metric, span_ms: int) -> bool:
+    """Tell whether a sum of value x milliseconds over so long may leave 64 bits, for what the metric may hold."""
+    if metric.dtype not in ("u64", "i64"):
+        return False
+    if metric.maximum is None or (metric.minimum is None and metric.dtype == "i64"):
+        return True
+    return max(abs(metric.minimum or 0), abs(metric.maximum)) / (metric.resolution or 1) * span_ms >= 2**63
+
+
 COUNT = Member("count", Merge.SUM, Holds.SECONDS, exceptional=True)
 """Covered seconds of a gauge: the weight of its mean."""
 

@@ -25,6 +25,7 @@ MACROS = (
     "intDiv(a, b) AS (a // b)",
     "exp2(x) AS pow(2::DOUBLE, x)",
     "bitShiftRight(a, b) AS (a >> b)",
+    "bitAnd(a, b) AS (a & b)",
     "mapContains(m, k) AS map_contains(m, k)",
     "multiIf(a, x, b, y, e) AS (CASE WHEN a THEN x WHEN b THEN y ELSE e END)",
     "groupArrayIf(x, c) AS coalesce(list(x) FILTER (WHERE c), [])",

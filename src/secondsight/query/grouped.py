@@ -13,10 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
+from secondsight.catalog.members import may_wrap
 from secondsight.live.block import LiveBlock
 from secondsight.live.reading import LiveReading
 from secondsight.live.shape import OWNER, RAW_BLOCK_MS
-from secondsight.query.aggregates import QUANTILES, is_histogram
+from secondsight.query.aggregates import QUANTILES, Aggregate, is_histogram
 from secondsight.query.coverage import Held
 from secondsight.query.fold import HeldArrays, Places, best_of, figures_of, held_arrays, narrowed, quantiles_of
 from secondsight.query.inventory import EXPECTED_SECONDS, Inventory
@@ -170,7 +171,10 @@ def suits_memory(plan: SeriesPlan) -> bool:
     aggregate = plan.selected.aggregate
     is_fine = all(leg.resolution == FINEST for leg in plan.legs) and not (plan.legs and aggregate in QUANTILES)
     is_cut = plan.head is None and plan.raw is None
-    return is_fine and not is_histogram(plan.selected.metric) and (is_cut or RAW_BLOCK_MS % plan.base_ms == 0)
+    is_summed = aggregate in (Aggregate.AVG, Aggregate.SUM)
+    if is_histogram(plan.selected.metric) or (is_summed and may_wrap(plan.selected.metric, plan.base_ms)):
+        return False
+    return is_fine and (is_cut or RAW_BLOCK_MS % plan.base_ms == 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from secondsight.access.scope import Scope
 from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.query.compile import bucket, label_columns
 from secondsight.query.coverage import GAP_MS, GAP_SLOTS
-from secondsight.query.members import covered_expression, exact_cast, value_of_last
+from secondsight.query.members import covered_expression, exact_cast, sum_expression, value_of_last, weight_cast
 from secondsight.query.plan import RAW_MS, Leg, SeriesPlan
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
@@ -32,10 +32,8 @@ from secondsight.query.windows import (
     rollup_bounds,
     slots_expression,
 )
+from secondsight.store.coarse import FINEST
 from secondsight.store.spec import quoted
-
-NARROW_MS = 900_000
-"""Windows up to this width sum up in 64 bits whatever a gauge holds."""
 
 _QUALITY = ("slots", "first_ms", "last_ms", "gaps", "late", "rows")
 _AGGREGATES = frozenset({Aggregate.AVG, Aggregate.MIN, Aggregate.MAX, Aggregate.COUNT, Aggregate.LAST, *QUANTILES})
@@ -164,9 +162,9 @@ def _raw_leg(plans: Sequence[SeriesPlan], tables: ScopedTables, parameters: Para
 
 def _sampled(m: int, column: SeriesPlan, needed: Sequence[str]) -> list[str]:
     """Return the figures of one metric over the samples of a window."""
-    exact, there = exact_cast(column.selected.metric), f"isNotNull(v_{m})"
-    wide = "toFloat64" if exact == "toFloat64" else "toInt128"
-    weight = exact if column.resolution_ms <= NARROW_MS else wide
+    metric, there = column.selected.metric, f"isNotNull(v_{m})"
+    wide = "toFloat64" if exact_cast(metric) == "toFloat64" else "toInt128"
+    weight = weight_cast(metric, column.resolution_ms)
     made = {
         "weighted": f"{wide}(sum({weight}(v_{m}) * cover_ms))",
         "covered": f"toInt64(sumIf(cover_ms, {there}))",
@@ -201,7 +199,9 @@ def _rollup_leg(plans: Sequence[SeriesPlan], leg: Leg, tables: ScopedTables, par
     start = "toInt64(toUnixTimestamp(window_start)) * 1000"
     times = [f"toInt64({FAR_MS}) AS least_ms", "toInt64(0) AS most_ms"]
     members = [
-        text for m, column in enumerate(columns) for text in _rolled(m, column, _needed(plans, column), parameters)
+        text
+        for m, column in enumerate(columns)
+        for text in _rolled(m, column, _needed(plans, column), parameters, is_finest=leg.resolution == FINEST)
     ]
     quality = [text for m, column in enumerate(columns) for text in _rolled_quality(m, column, leg, parameters)]
     where = [*rollup_bounds(leg.span, parameters, leg.resolution), "samples > 0", f"({some})"]
@@ -212,12 +212,13 @@ def _rollup_leg(plans: Sequence[SeriesPlan], leg: Leg, tables: ScopedTables, par
     return tables.table(shape.rollup_table(leg), [*names, *times, *members, *quality], where, final=final, tail=group)
 
 
-def _rolled(m: int, column: SeriesPlan, needed: Sequence[str], parameters: Parameters) -> list[str]:
+def _rolled(m: int, column: SeriesPlan, needed: Sequence[str], parameters: Parameters, *, is_finest: bool) -> list[str]:
     """Return the figures of one metric over the 30 s rows of a window, under the names of samples."""
     metric = column.selected.metric
     wide = "toFloat64" if exact_cast(metric) == "toFloat64" else "toInt128"
-    total, low, high, last = (quoted(f"{metric.name}_{suffix}") for suffix in ("sum", "min", "max", "last"))
-    covered = covered_expression(parameters.bind(metric.name, "String"))
+    low, high, last = (quoted(f"{metric.name}_{suffix}") for suffix in ("min", "max", "last"))
+    key = parameters.bind(metric.name, "String")
+    covered, total = covered_expression(key), sum_expression(metric, key, is_finest=is_finest)
     made = {
         "weighted": f"{wide}(sum({total}))",
         "covered": f"toInt64(sumIf({covered}, isNotNull({last})))",

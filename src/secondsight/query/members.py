@@ -6,7 +6,9 @@ that merges it. All figures are in stored integers; sums are exact, so that no o
 
 from dataclasses import dataclass
 
+from secondsight.catalog.members import may_wrap
 from secondsight.catalog.metric import Metric, RollupSet
+from secondsight.process.cells import WINDOW_MS
 from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.store.spec import quoted
 
@@ -78,15 +80,28 @@ def members_of(aggregate: Aggregate) -> tuple[Member, ...]:
     return () if aggregate in QUANTILES else NEEDED[aggregate]
 
 
-def sample_expression(member: Member, metric: Metric) -> str:
-    """Return the member of a window over its samples."""
-    return member.from_samples.format(**_casts(metric))
+def sample_expression(member: Member, metric: Metric, width_ms: int) -> str:
+    """Return the member of a window of some width over its samples."""
+    return member.from_samples.format(**(_casts(metric) | {"exact": weight_cast(metric, width_ms)}))
 
 
-def rollup_expression(member: Member, metric: Metric, key: str) -> str:
-    """Return the member of a window over its 30 s rows; `key` is the bound name of the metric."""
+def rollup_expression(member: Member, metric: Metric, key: str, *, is_finest: bool) -> str:
+    """Return the member of a window over its rollup rows; `key` is the bound name of the metric."""
     columns = {f"name_{suffix}": quoted(f"{metric.name}_{suffix}") for suffix in _SUFFIXES}
+    columns["name_sum"] = sum_expression(metric, key, is_finest=is_finest)
     return member.from_rollup.format(key=key, **columns, **_casts(metric))
+
+
+def sum_expression(metric: Metric, key: str, *, is_finest: bool) -> str:
+    """Return the sum of a gauge in a rollup row; those of 30 s that may have left 64 bits are brought back.
+
+    What is stored of them is right but for a multiple of 2^64, and at least the least value for all that it covers.
+    """
+    total = quoted(f"{metric.name}_sum")
+    if not (is_finest and may_wrap(metric, WINDOW_MS)):
+        return total
+    least = f"toInt128({quoted(f'{metric.name}_min')}) * {covered_expression(key)}"
+    return f"({least} + bitAnd(toInt128({total}) - {least}, toInt128('{2**64 - 1}')))"
 
 
 def covered_expression(key: str) -> str:
@@ -107,6 +122,11 @@ def value_of_pool(metric: Metric) -> str:
 def exact_cast(metric: Metric) -> str:
     """Return the function that gives a value the type in which one window's sums are exact, as stored rollups are."""
     return "toFloat64" if metric.dtype == FLOAT else "toInt64"
+
+
+def weight_cast(metric: Metric, width_ms: int) -> str:
+    """Return the function that gives a value the type in which it may be weighed over so long."""
+    return "toInt128" if may_wrap(metric, width_ms) else exact_cast(metric)
 
 
 def _casts(metric: Metric) -> dict[str, str]:

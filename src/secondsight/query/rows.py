@@ -307,8 +307,18 @@ def _figures(samples: _Samples, aggregate: Aggregate) -> Any:
     covered_ms = _sums(samples.cover_ms, samples)
     if aggregate is Aggregate.COUNT:
         return covered_ms / 1000
-    exact = samples.v if samples.v.dtype == np.float64 else samples.v.astype(np.int64)
-    return _ratio(_sums(exact * samples.cover_ms, samples), covered_ms)
+    return _ratio(_sums(_weighed(samples), samples), covered_ms)
+
+
+def _weighed(samples: _Samples) -> Values:
+    """Return values times what they cover; of so great ones that sums of 64 bits may overflow, in a wider float."""
+    if samples.v.dtype == np.float64:
+        return samples.v * samples.cover_ms
+    greatest = max(abs(int(samples.v.max())), abs(int(samples.v.min())))
+    is_great = greatest * int(samples.cover_ms.sum()) >= 1 << 63
+    wide: Any = samples.v.astype(np.longdouble if is_great else np.int64)
+    weighed: Values = wide * samples.cover_ms
+    return weighed
 
 
 def _paired_figures(samples: _Samples, aggregate: Aggregate) -> F64:

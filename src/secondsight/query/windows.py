@@ -112,7 +112,8 @@ def keys(plan: SeriesPlan) -> list[str]:
 def _raw_leg(plan: SeriesPlan, span: Span, tables: ScopedTables, parameters: Parameters) -> str:
     metric = plan.selected.metric
     members = [
-        f"{sample_expression(member, metric)} AS {member.name}" for member in members_of(plan.selected.aggregate)
+        f"{sample_expression(member, metric, plan.base_ms)} AS {member.name}"
+        for member in members_of(plan.selected.aggregate)
     ]
     columns = [
         *keys(plan),
@@ -160,7 +161,7 @@ def _pairs(plan: SeriesPlan) -> list[str]:
     """Return what a sample and the one before it say together: increase, time between, reset, change."""
     metric, exact = plan.selected.metric, exact_cast(plan.selected.metric)
     fall = (
-        "prev_v - v <= bitShiftRight(prev_v, {0})"
+        "toUInt64(prev_v - v) <= bitShiftRight(prev_v, {0})"
         if metric.dtype.startswith("u")
         else "prev_v - v <= abs(prev_v) / exp2({0})"
     )
@@ -180,7 +181,7 @@ def _pairs(plan: SeriesPlan) -> list[str]:
 def _countable(metric: Metric) -> list[str]:
     """Return what a pair must fulfil for its increase to be known: no unknown epoch, no cap, no impossible step."""
     resolution = metric.resolution or 1.0
-    conditions = ["1" if starts_at_zero(metric) else "NOT is_new_epoch"]
+    conditions = ["step >= 0" if starts_at_zero(metric) else "step >= 0 AND NOT is_new_epoch"]
     if metric.cap is not None:
         conditions.append(f"v < {metric.cap / resolution!r}")
     if metric.step_maximum is not None:
@@ -200,7 +201,10 @@ def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
     metric = plan.selected.metric
     key = parameters.bind(metric.name, "String")
     members = members_of(plan.selected.aggregate)
-    expressions = [f"{rollup_expression(member, metric, key)} AS {member.name}" for member in members]
+    is_finest = leg.resolution == FINEST
+    expressions = [
+        f"{rollup_expression(member, metric, key, is_finest=is_finest)} AS {member.name}" for member in members
+    ]
     group = f"GROUP BY {', '.join([*keys(plan), 'collector_id', 'window_start'])}"
     columns = [
         *keys(plan),
@@ -238,7 +242,7 @@ def _pooled_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
     columns = [
         *pooled_keys(plan),
         "toInt64(toUnixTimestamp(window_start)) * 1000 AS window_ms",
-        *(f"{rollup_expression(member, metric, key)} AS {member.name}" for member in members),
+        *(f"{rollup_expression(member, metric, key, is_finest=False)} AS {member.name}" for member in members),
         f"toInt64(sum({slots_expression(leg, key)})) AS slots",
         "min(toUnixTimestamp64Milli(first_event_time)) AS first_ms",
         "max(toUnixTimestamp64Milli(last_event_time)) AS last_ms",

@@ -6,6 +6,7 @@ covers is merged metric by metric, and kept where it differs from what its row c
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from secondsight.catalog.members import Holds, Member, Merge, keeps_sketch, members
+from secondsight.catalog.members import Holds, Member, Merge, keeps_sketch, may_wrap, members
 from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.rollup import wide
 from secondsight.rollup.sketch import gather
@@ -28,6 +29,8 @@ Key = tuple[str, ...]
 
 KEY = ("host_id", "entity", "part", "collector_id", "owner_team", "job_id", "workload_id", "model_id")
 """What tells rows of one tenant, cluster and window apart; a region is what the last of them says."""
+WINDOW_MS = 30_000
+_MASK_64 = (1 << 64) - 1
 _COLUMNS = frozenset({Holds.VALUE, Holds.WEIGHTED_SUM, Holds.INCREASE})
 _COMPUTE: Any = pc
 
@@ -193,7 +196,31 @@ def _members(merged: Merged, table: Any, metric: Metric, starts: Rows, rule: Rul
     for member in rule.members(metric):
         name = member.column(metric)
         if member.holds in _COLUMNS and member.merge is not Merge.NONE and name in table.column_names:
-            merged.members[name] = _member(table[name], member, starts, may_leave=rule.is_wide(metric, member))
+            column = _sums_of(table, metric) if member.holds is Holds.WEIGHTED_SUM else table[name]
+            merged.members[name] = _member(column, member, starts, may_leave=rule.is_wide(metric, member))
+
+
+def _sums_of(table: Any, metric: Metric) -> Any:
+    """Return the sums of a gauge; those of 30 s that may have left 64 bits are brought back.
+
+    What is stored of them is right but for a multiple of 2^64, and at least the least value for all that it covers.
+    """
+    column = table[f"{metric.name}_sum"]
+    if column.type == wide.TYPE or not may_wrap(metric, WINDOW_MS):
+        return column
+    covered = numbers_of(table, "covered_ms").tolist()
+    for rows, numbers in [_by_key(table, "covered_other").get(metric.name, ((), ()))]:
+        for row, number in zip(rows, numbers, strict=True):
+            covered[row] = int(number)
+    least = [
+        None if low is None else low * time
+        for low, time in zip(table[f"{metric.name}_min"].to_pylist(), covered, strict=True)
+    ]
+    exact = [
+        None if low is None else low + (total - low & _MASK_64)
+        for total, low in zip(column.to_pylist(), least, strict=True)
+    ]
+    return pa.chunked_array([pa.array([None if each is None else Decimal(each) for each in exact], wide.TYPE)])
 
 
 def _member(column: Any, member: Member, starts: Rows, *, may_leave: bool) -> tuple[Values | wide.Wide, Bools]:
