@@ -251,14 +251,14 @@ class TestGrid:
     @settings(max_examples=100)
     @given(st.integers(2, 8), st.lists(st.tuples(st.integers(-3000, 3000), st.integers(0, 100)), max_size=20))
     def test_finer_buckets_merge_exactly(self, scale: int, buckets: list[tuple[int, int]]) -> None:
-        counts = on_grid(scale, buckets, 3)
+        counts = on_grid(scale, buckets, 1, (0.0, 2))
         assert sum(counts) == 3 + sum(count for _, count in buckets)
         for place, bound in enumerate(GRID_BOUNDS):
             below = 3 + sum(count for step, count in buckets if 2.0 ** (step / 2**scale) <= bound * (1 + 1e-12))
             assert sum(counts[: place + 1]) == below
 
     def test_counts_of_a_coarser_scale_are_exact_at_its_own_bounds(self) -> None:
-        counts = on_grid(0, [(1, 5), (2, 7)], 0)
+        counts = on_grid(0, [(1, 5), (2, 7)], 0, (0.0, 0))
         assert sum(counts[: GRID_BOUNDS.index(2.0) + 1]) == 5
         assert sum(counts[: GRID_BOUNDS.index(4.0) + 1]) == 12
 

@@ -50,6 +50,14 @@ class WrongMethod(Rejected):
         self.allowed = allowed
 
 
+class OtherEncoding(Rejected):
+    """A body is encoded in a way that is not taken; `taken` names those that are."""
+
+    def __init__(self, message: str, taken: str) -> None:
+        super().__init__("content_encoding", message, f"use one of: {taken}")
+        self.taken = taken
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One HTTP answer.
@@ -71,6 +79,8 @@ def refusal_answer(error: Rejected, **facts: object) -> Answer:
     headers = ((b"www-authenticate", b"Bearer"),) if status == 401 else ()
     if isinstance(error, WrongMethod):
         headers = ((b"allow", error.allowed.encode()),)
+    if isinstance(error, OtherEncoding):
+        headers = ((b"accept-encoding", error.taken.encode()),)
     body = _error_body(error.code, error.message, error.hint, **facts)
     return Answer(status, body, headers=headers, refused_caller=error.code if status in {401, 403} else "")
 

@@ -63,6 +63,8 @@ PLAN_HEADER = b"x-secondsight-plan"
 PRIORITY_HEADER, URGENT = b"x-secondsight-priority", b"0"
 """By which a sender says that all frames of a body are of class P0."""
 
+NOT_FOUND_HINT = "remote write goes to /api/v1/write, OTLP metrics to /v1/metrics, events to /v1/events"
+
 _log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[Answer]]
 RecordAt = Callable[[int, int], LogRecord | None]
@@ -380,7 +382,7 @@ async def _wrong_method(allowed: str, request: Request) -> Answer:
 
 
 async def _not_found(request: Request) -> Answer:
-    raise Rejected("not_found", f"there is no {request.path}", "see the ingest interface in the documentation")
+    raise Rejected("not_found", f"there is no {request.path}", NOT_FOUND_HINT)
 
 
 def _interval_ms(request: Request) -> int:

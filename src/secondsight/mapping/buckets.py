@@ -64,7 +64,7 @@ def histogram_point(series: Series) -> HistogramPoint:
         raise ValueError("histogram_count")
     if series.sum is None or not math.isfinite(series.sum):
         raise ValueError("histogram_sum")
-    if series.sum == 0 and total >= NOT_MEASURED_COUNT and series.buckets[0][1] == total:
+    if is_not_measured(series.sum, total, series.buckets[0][1]):
         raise ValueError(NOT_MEASURED)
     counts = [int(count) for _, count in series.buckets]
     return HistogramPoint(
@@ -76,6 +76,11 @@ def histogram_point(series: Series) -> HistogramPoint:
         series.sum * series.source.scale,
         series.start_ms,
     )
+
+
+def is_not_measured(total: float, count: float, lowest: float) -> bool:
+    """Tell whether values that add up to `total` were never measured: many, all in the lowest bucket, and all 0."""
+    return total == 0 and count >= NOT_MEASURED_COUNT and lowest == count
 
 
 def _require_buckets(buckets: list[tuple[float, float]]) -> None:

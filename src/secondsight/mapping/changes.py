@@ -20,7 +20,7 @@ class LastValues:
     """Gives an event when a last-value gauge changes to a code; the first code seen counts as a change."""
 
     def __init__(self) -> None:
-        self._last: dict[tuple[str, str, str], float] = {}
+        self._last: dict[tuple[str, str, str], tuple[int, float | None]] = {}
         self._first_look = True
 
     def look_done(self) -> None:
@@ -28,16 +28,18 @@ class LastValues:
         self._first_look = False
 
     def see(self, metric: str, entity: str, part: str, code: float | None, time_ms: int) -> Event | None:
-        """Return the event that this reading makes, if any; `code` is None while the source has none."""
+        """Return the event that this reading makes, if any; `code` is None while the source has none.
+
+        A reading that comes after a later one says nothing of when something changed.
+        """
         key = (metric, entity, part)
-        before = self._last.get(key)
-        if code is None:
-            self._last.pop(key, None)
+        told_ms, before = self._last.get(key, (time_ms, None))
+        if time_ms < told_ms:
             return None
         if len(self._last) >= REMEMBERED:
             self._last.clear()
-        self._last[key] = code
-        if code == before:
+        self._last[key] = (time_ms, code)
+        if code is None or code == before:
             return None
         attributes = {"via": "last_value"} | ({"before_start": "true"} if self._first_look else {})
         return Event(metric, entity, part, time_ms, int(code), attributes=attributes)

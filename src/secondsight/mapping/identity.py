@@ -60,7 +60,8 @@ NOT_ON_SLICES = frozenset(
 )
 """Figures that the driver does not have for a MIG slice; an exporter prints 0 for them."""
 
-_READING = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?").fullmatch
+_READING = re.compile(r"[+-]?(\d+\.\d+([eE][+-]?\d+)?|\d+[eE][+-]\d+) ?(%|[a-zA-Z]?W|MiB|GiB|C)?").fullmatch
+"""What prints a float prints a point or a signed exponent; some print its unit too."""
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
 
 

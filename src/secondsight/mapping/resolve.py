@@ -133,6 +133,12 @@ class Resolver:
         """Return how values of a source become cells of a metric."""
         return self._conversion(metric, source)
 
+    def whose(self, metric: Metric, labels: Labels) -> tuple[str, str]:
+        """Return host and entity that the labels of a series of a metric name, "" where they do not tell."""
+        known = identity.lowered(labels)
+        host = self._host(metric, known)
+        return host, identity.entity_of(metric.kind, known, self._origin, host)
+
     def bindings(self, name: str) -> tuple[Binding, ...]:
         """Return the metrics that a name may feed."""
         return self._bindings(name)[1]
@@ -163,9 +169,7 @@ class Resolver:
         return "", ()
 
     def _slot(self, metric: Metric, source: Source, labels: dict[str, str], suffix: str) -> Slot | str:
-        host = identity.host_of(labels, self._origin)
-        if not host and metric.kind not in OF_HOSTS:
-            host = self._origin.target
+        host = self._host(metric, labels)
         entity = identity.entity_of(metric.kind, labels, self._origin, host)
         if not identity.is_usable(entity) or not identity.is_usable(host):
             return "no_identity"
@@ -201,6 +205,10 @@ class Resolver:
             self._conversion(metric, source) if fixed else None,
             (metric.name, entity, part, source.rank),
         )
+
+    def _host(self, metric: Metric, labels: Mapping[str, str]) -> str:
+        host = identity.host_of(labels, self._origin)
+        return host if host or metric.kind in OF_HOSTS else self._origin.target
 
     def _learn_facts(self, labels: Labels, known: Mapping[str, str]) -> None:
         """Learn what labels say of an entity where the catalogue knows the label as a fact."""

@@ -11,11 +11,25 @@ from secondsight.gateway.answer import JSON, Answer, refusal_answer, retry_answe
 from secondsight.gateway.foreign.messages import otlp
 from secondsight.gateway.foreign.points import INVALID
 from secondsight.gateway.foreign.taken import Taken
+from secondsight.mapping.cells import plain_text
 
 PROTOBUF = b"application/x-protobuf"
 EXEMPLARS = "exemplars_not_kept (their points are stored)"
 NAMES_SHOWN = 5
+NAME_CHARACTERS, WORDS_CHARACTERS = 200, 2000
 REASONS_SHOWN = 20
+REASONS: Mapping[str, str] = {
+    "entities_limit": "one sender speaks of too many entities",
+    "host_not_allowed": "the token may not write of this host",
+    "label_reading": "a label that names a part holds a reading, which would be a new part each time",
+    "label_too_long": "a label that names a part is too long",
+    "no_histogram": "the catalogue has no histogram of this name",
+    "no_identity": "no label names the host, or the GPU or other thing that it is of",
+    "parse": "the catalogue has a histogram of this name, and this is no bucket, sum or count of one",
+    "summary_quantile": "quantiles that others have computed cannot be put together",
+    "unknown_metric": "the catalogue has no such name: register it in a catalogue file, or drop it at the sender",
+}
+"""What a person should read about a code where nothing more exact is known."""
 
 
 def remote_write_answer(taken: Taken) -> Answer:
@@ -64,10 +78,11 @@ def otlp_answer(taken: Taken, content_type: bytes) -> Answer:
 def otlp_error(error: Rejected | Retryable, content_type: bytes) -> Answer:
     """Return the answer to an OTLP request of which nothing was stored: an HTTP status, and a `Status` in the body."""
     answer = refusal_answer(error) if isinstance(error, Rejected) else retry_answer(error)
+    told = f"{error}; {error.hint}" if isinstance(error, Rejected) and error.hint else str(error)
     if content_type == JSON:
-        body = orjson.dumps({"code": 3 if isinstance(error, Rejected) else 14, "message": str(error)})
+        body = orjson.dumps({"code": 3 if isinstance(error, Rejected) else 14, "message": told})
         return Answer(answer.status, body, JSON, answer.headers, answer.refused_caller)
-    status: Message = otlp("Status")(code=3 if isinstance(error, Rejected) else 14, message=str(error))
+    status: Message = otlp("Status")(code=3 if isinstance(error, Rejected) else 14, message=told)
     return Answer(answer.status, status.SerializeToString(), PROTOBUF, answer.headers, answer.refused_caller)
 
 
@@ -76,10 +91,10 @@ def refusals_text(taken: Taken) -> str:
     parts = []
     for code, count in by_code(taken).most_common(REASONS_SHOWN):
         names = [refused.metric for refused in taken.refused if refused.code == code and refused.metric]
-        shown = ", ".join(name[:200] for name in names[:NAMES_SHOWN])
+        shown = ", ".join(name[:NAME_CHARACTERS] for name in names[:NAMES_SHOWN])
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        what = taken.details.get(code, "") or (f"{shown}{more}" if names else "")
-        parts.append(f"{count} {code}" + (f" ({what})" if what else ""))
+        what = taken.details.get(code, "") or ": ".join(filter(None, (REASONS.get(code, ""), f"{shown}{more}")))
+        parts.append(f"{count} {code}" + (f" ({plain_text(what, WORDS_CHARACTERS)})" if what else ""))
     return "; ".join(parts)
 
 

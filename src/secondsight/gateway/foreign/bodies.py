@@ -10,6 +10,7 @@ import cramjam
 import zstandard
 
 from secondsight.errors import Rejected
+from secondsight.gateway.answer import OtherEncoding
 
 GZIP_WINDOW, ZLIB_WINDOW = 31, 15
 """zlib's words for a gzip header and trailer around each member, and for its own."""
@@ -19,6 +20,10 @@ SNAPPY_LENGTH_BYTES = 5
 SNAPPY_EXPANSION = 24
 """Most that a byte of a snappy block stands for: a copy of 64 bytes takes three."""
 
+CODINGS_MAXIMUM = 3
+"""A body may be encoded so many times over."""
+ALIASES: Mapping[str, str] = {"x-gzip": "gzip"}
+
 Unpack = Callable[[bytes, int], bytes]
 
 
@@ -27,25 +32,30 @@ def unpack(body: bytes, encoding: str, allowed: Mapping[str, Unpack], limit_byte
 
     Args:
         body: As received.
-        encoding: Content-Encoding, lower case; "" and `identity` for none.
-        allowed: Encoding -> how it is unpacked.
+        encoding: Content-Encoding, lower case.
+        allowed: Encoding -> how it is unpacked, "" for none at all.
         limit_bytes: Most that comes out.
 
     Raises:
-        Rejected(content_encoding): The encoding is none of those allowed; the hint lists them.
+        OtherEncoding: The encoding is none of those allowed.
         Rejected(body_too_large, bad_body)
     """
-    unpacker = allowed.get(encoding)
-    if unpacker is None:
-        raise Rejected("content_encoding", f"Content-Encoding {encoding!r} is not taken here", _taken(allowed))
-    try:
-        return unpacker(body, limit_bytes)
-    except Rejected as error:
-        if error.code == "bad_body" and encoding == "snappy" and body.startswith(ZSTD_MAGIC):
-            raise Rejected(
-                "content_encoding", "the body is zstd and its header says snappy", _taken(allowed)
-            ) from error
-        raise
+    for coding in reversed(codings(encoding, allowed)):
+        body = _unpacked(body, coding, allowed, limit_bytes)
+    return body
+
+
+def codings(encoding: str, allowed: Mapping[str, Unpack], most: int = CODINGS_MAXIMUM) -> tuple[str, ...]:
+    """Return the codings that a Content-Encoding lists, in the order in which they were applied.
+
+    Raises:
+        OtherEncoding: One of them is not allowed, or there are too many.
+    """
+    named = (name.strip() for name in encoding.split(","))
+    listed = tuple(ALIASES.get(name, name) for name in named if name not in ("", "identity")) or ("",)
+    if len(listed) > most or any(name not in allowed for name in listed):
+        raise OtherEncoding(f"Content-Encoding {encoding!r} is not taken here", _taken(allowed))
+    return listed
 
 
 def plain(body: bytes, limit_bytes: int) -> bytes:
@@ -124,6 +134,15 @@ def unsnappy(body: bytes, limit_bytes: int) -> bytes:
         raise Rejected("bad_body", f"the body is not a snappy block: {error}", "check Content-Encoding") from error
 
 
+def _unpacked(body: bytes, coding: str, allowed: Mapping[str, Unpack], limit_bytes: int) -> bytes:
+    try:
+        return allowed[coding](body, limit_bytes)
+    except Rejected as error:
+        if error.code == "bad_body" and coding == "snappy" and body.startswith(ZSTD_MAGIC):
+            raise OtherEncoding("the body is zstd and its header says snappy", _taken(allowed)) from error
+        raise
+
+
 def _member(body: bytes, encoding: str, window: int, limit_bytes: int) -> tuple[bytes, bytes]:
     """Return what one zlib stream holds, and what follows it."""
     member = zlib.decompressobj(window)
@@ -165,7 +184,7 @@ def _require_whole(body: bytes) -> None:
 
 
 def _taken(allowed: Mapping[str, Unpack]) -> str:
-    return f"use one of: {', '.join(name for name in allowed if name)}"
+    return ", ".join(name for name in allowed if name)
 
 
 def _too_large(limit_bytes: int) -> Rejected:
@@ -176,7 +195,6 @@ def _too_large(limit_bytes: int) -> Rejected:
 
 HTTP_ENCODINGS: Mapping[str, Unpack] = {
     "": plain,
-    "identity": plain,
     "gzip": gunzip,
     "zstd": unzstd,
     "deflate": inflate,

@@ -6,6 +6,7 @@ given as it stands if it makes a histogram, and refused if not. Counts are cumul
 lost with this process takes nothing from the next one.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ HELD_MAXIMUM = 50_000
 """Readings that are held for one sender; of more the oldest are given up."""
 HELD_MS = 30_000
 BOUNDS_REMEMBERED = 50_000
+DONE_REMEMBERED = 16
+"""Readings of one histogram whose samples are passed over when they come again."""
 
 _Key = tuple[str, str, str, str, str, str]
 """(host, job, source, metric, entity, part)."""
@@ -66,14 +69,14 @@ class Readings:
     def __init__(self) -> None:
         self._held: dict[tuple[_Key, int], _Held] = {}
         self._bounds: dict[_Key, set[float]] = {}
-        self._done: dict[_Key, int] = {}
+        self._done: dict[_Key, deque[int]] = {}
         self._touched: set[tuple[_Key, int]] = set()
 
     def take(self, target: Target, value: float, time_ms: int, now_ms: int) -> None:
         """Take one sample of a bucket, a sum, a count, or of when they began."""
         slot = target.slot
         key = (slot.host, target.job, slot.source.name, slot.metric.name, slot.entity, slot.part)
-        if time_ms <= self._done.get(key, -1):
+        if time_ms in self._done.get(key, ()):
             return
         if slot.suffix == BUCKETS:
             if len(self._bounds) >= BOUNDS_REMEMBERED:
@@ -111,7 +114,7 @@ class Readings:
         key, time_ms = place
         if len(self._done) >= BOUNDS_REMEMBERED:
             self._done.clear()
-        self._done[key] = max(time_ms, self._done.get(key, 0))
+        self._done.setdefault(key, deque(maxlen=DONE_REMEMBERED)).append(time_ms)
         held.series.buckets = sorted(dict(held.series.buckets).items())
         held.series.has_buckets = bool(held.series.buckets)
         try:

@@ -20,7 +20,7 @@ from secondsight.clock import Clock
 from secondsight.errors import Retryable
 from secondsight.gateway.actives import ACTIVE, NEW, OwnSeries
 from secondsight.gateway.door import Door
-from secondsight.gateway.foreign.answers import by_code
+from secondsight.gateway.foreign.answers import REASONS, WORDS_CHARACTERS, by_code
 from secondsight.gateway.foreign.points import Points, Refused
 from secondsight.gateway.foreign.sender import Sender, Settings, Who
 from secondsight.gateway.foreign.taken import Made, Taken
@@ -29,6 +29,7 @@ from secondsight.gateway.known import Definition
 from secondsight.gateway.native import Intake
 from secondsight.gateway.records import Pair, number_of, readers_of, record, sender_name, stage_of
 from secondsight.gateway.shares import Entry
+from secondsight.mapping.cells import plain_text
 from secondsight.wire.envelope import RecordType
 
 SENDERS_MAXIMUM = 500
@@ -239,13 +240,15 @@ class ForeignIntake:
 
 
 def _said(code: str, count: int, taken: Taken) -> dict[str, object]:
-    metrics = sorted({refused.metric[:METRIC_CHARACTERS] for refused in taken.refused if refused.code == code} - {""})
+    named = {refused.metric for refused in taken.refused if refused.code == code and refused.metric}
+    metrics = sorted(plain_text(metric, METRIC_CHARACTERS) for metric in named)
     more = f" and {len(metrics) - METRICS_NAMED} more" if len(metrics) > METRICS_NAMED else ""
     shown = ", ".join(metrics[:METRICS_NAMED]) + more
+    words = taken.details.get(code, REASONS.get(code, ""))
     first_ms, last_ms = taken.spans_ms.get(code, (None, None))
     return {
         "code": code,
-        "message": "; ".join(filter(None, (taken.details.get(code, ""), shown))) or code,
+        "message": plain_text("; ".join(filter(None, (words, shown))) or code, WORDS_CHARACTERS),
         "metric": metrics[0] if len(metrics) == 1 else "",
         "rows": 0,
         "values": count,

@@ -149,7 +149,8 @@ class Layout:
     def contents(self, cells: Cells) -> tuple[list[Ticks], NDArray[np.intp]]:
         """Return the contents that these points make, and the places of points that another one of their cell denies.
 
-        Of two points of one cell in one request the first counts.
+        Of two points of one cell in one request the first counts; a value counts before the end of its series, and
+        both before what is no number.
         """
         compiled = self._compiled or self._compile()
         first_ms = int(cells.times_ms[0])
@@ -217,7 +218,7 @@ class Layout:
     def _put_exact(self, cells: Cells, flat: NDArray[np.intp], out: tuple[I64, NDArray[np.uint8]]) -> None:
         """Convert integers that no float holds as what they are."""
         patterns, quality = out
-        for place, value in cells.exact.items():
+        for place, value in reversed(cells.exact.items()):
             conversion = self._listed[int(cells.columns[place])].conversion
             stored, quality.ravel()[flat[place]] = conversion.one(value)
             whole = int(stored or 0)
@@ -263,8 +264,10 @@ def _matrix(cells: Cells, at: _Arranged) -> tuple[F64, NDArray[np.bool_], NDArra
         values.ravel()[flat] = given
         denied = np.zeros(0, np.intp)
     else:
-        values.ravel()[flat[::-1]] = given[::-1]
-        denied = np.flatnonzero(values.ravel()[flat].view(np.uint64) != given.view(np.uint64))
+        blank, ended = np.isnan(given), given.view(np.uint64) == STALE_BITS
+        order = np.argsort(blank * 2 - ended, kind="stable")[::-1]
+        values.ravel()[flat[order]] = given[order]
+        denied = np.flatnonzero(~blank & (values.ravel()[flat] != given))
     blank = np.isnan(values)
     if not blank.any():
         return values, asked, None, denied

@@ -3,11 +3,13 @@
 Buckets of 2^(1/2^scale) come with any scale and offset, which move with the data. A stored histogram keeps its bounds,
 so every one is put on the same grid: four buckets for each power of two, from 2^-20 to 2^20. A scale finer than that
 merges exactly; a coarser one fills each of its buckets' upper ends, so that counts at its own bounds stay exact. What
-lies below the grid, zero and negatives included, is in the first bucket, what lies above in the last.
+lies below the grid, negatives included, is in the first bucket, what lies above in the last, and what counts as zero
+where it may lie at most.
 """
 
 import math
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,6 +26,8 @@ GRID_BOUNDS: tuple[float, ...] = tuple(
 CUSTOM_SCALE = -53
 """The schema of a histogram with bounds of its own."""
 SCALES = range(-10, 21)
+GAUGE_HINT = 3
+"""Says that buckets hold what is there now, and not what was counted since the start."""
 BUCKETS_MAXIMUM = 20_000
 BOUNDS_MAXIMUM = 1_000
 COUNT_MAXIMUM = 2**63
@@ -32,16 +36,19 @@ Buckets = Iterable[tuple[int, int]]
 """(step, count): values up to base^step and above base^(step - 1)."""
 
 
-def on_grid(scale: int, positive: Buckets, others: int) -> tuple[int, ...]:
+def on_grid(scale: int, positive: Buckets, below: int, zeros: tuple[float, int]) -> tuple[int, ...]:
     """Return the counts of the grid's buckets, one more than `GRID_BOUNDS`.
 
     Args:
         scale: Base is 2^(1/2^scale).
         positive: Buckets of positive values.
-        others: How many values are zero or negative.
+        below: How many values are negative.
+        zeros: (threshold, count) of the values that are no further from zero than that.
     """
     counts = [0] * (len(GRID_BOUNDS) + 1)
-    counts[0] = others
+    counts[0] = below
+    threshold, count = zeros
+    counts[bisect_left(GRID_BOUNDS, threshold)] += count
     for step, count in positive:
         counts[_place(step, scale)] += count
     return tuple(counts)
@@ -53,6 +60,8 @@ def histogram_sample(series: int, histogram: Any, created_ms: int) -> HistogramS
     if _is_stale(histogram.sum):
         return HistogramSample(series, (), (), 0.0, histogram.timestamp, start_ms)
     try:
+        if histogram.reset_hint == GAUGE_HINT:
+            raise ValueError("histogram_gauge")  # noqa: TRY301 - one way out for all faults
         bounds, buckets = _custom(histogram) if histogram.schema == CUSTOM_SCALE else _exponential(histogram)
         _require_count(histogram, buckets)
     except ValueError as error:
@@ -86,7 +95,8 @@ def _exponential(histogram: Any) -> tuple[tuple[float, ...], tuple[int, ...]]:
         raise ValueError("histogram_schema")
     zeros = _whole(histogram.zero_count_float) if histogram.HasField("zero_count_float") else histogram.zero_count_int
     below = sum(count for _, count in _buckets(histogram, "negative"))
-    return GRID_BOUNDS, on_grid(histogram.schema, _buckets(histogram, "positive"), zeros + below)
+    positive = _buckets(histogram, "positive")
+    return GRID_BOUNDS, on_grid(histogram.schema, positive, below, (histogram.zero_threshold, zeros))
 
 
 def _custom(histogram: Any) -> tuple[tuple[float, ...], tuple[int, ...]]:

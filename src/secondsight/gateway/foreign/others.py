@@ -3,7 +3,6 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,14 @@ from secondsight.gateway.foreign.layout import Place
 from secondsight.gateway.foreign.ownership import Ownership
 from secondsight.gateway.foreign.points import (
     STALE_BITS,
-    TIME_MS_MAXIMUM,
-    TIME_MS_MINIMUM,
     HistogramSample,
     Points,
     Refused,
 )
 from secondsight.gateway.foreign.series import SeriesIndex, Target
 from secondsight.gateway.foreign.taken import Taken
+from secondsight.gateway.foreign.times import Times
+from secondsight.mapping.buckets import NOT_MEASURED, is_not_measured
 from secondsight.mapping.cells import ContentBuilder, Gathered, HistogramPoint
 from secondsight.mapping.changes import LastValues
 from secondsight.mapping.resolve import Resolver
@@ -33,19 +32,14 @@ from secondsight.wire.content import Content, Event
 EVENT_CODE_MAXIMUM = 2**53
 OVERFLOW_EVENT = "ingest_label_overflow"
 COLLECTORS_MAXIMUM = 20_000
+FIRST_LOOK_MS = 60_000
+"""What a sender's series say in its first minute here may have been so for long."""
 
 logger = logging.getLogger(__name__)
 
 PlaceOf = Callable[[str, EntityKind, str], Place]
 _At = tuple[str, str, int]
 """(host, job, epoch ms)."""
-
-
-class Bounds(NamedTuple):
-    """How far from the gateway's clock a reading may be."""
-
-    future_ms: int
-    past_ms: int
 
 
 class _Collector:
@@ -60,14 +54,15 @@ class _Collector:
 class Others:
     """The histograms, events, facts and ownership of one sender. Used by one thread at a time."""
 
-    def __init__(self, name: str, catalog: Catalog, resolver: Resolver, index: SeriesIndex, bounds: Bounds) -> None:
+    def __init__(self, name: str, catalog: Catalog, resolver: Resolver, index: SeriesIndex, times: Times) -> None:
         self._name = name
         self._catalog = catalog
         self._resolver = resolver
         self._index = index
-        self._bounds = bounds
+        self._times = times
         self._readings = Readings()
         self._events = LastValues()
+        self._began_ms: int | None = None
         self._ownership = Ownership()
         self._collectors: dict[tuple[str, str], _Collector] = {}
         self._gathered: defaultdict[_At, Gathered] = defaultdict(Gathered)
@@ -86,6 +81,10 @@ class Others:
         self._ownership.see(self._index.sights(numbers, points.times_ms[good]), self._give_owner)
         self._close_readings(taken, now_ms)
         newest_ms = int(points.times_ms[good].max()) if good.size else now_ms
+        if self._began_ms is None:
+            self._began_ms = newest_ms
+        elif newest_ms - self._began_ms > FIRST_LOOK_MS:
+            self._events.look_done()
         self._take_facts(newest_ms)
         self._take_overflow(taken, newest_ms)
 
@@ -130,14 +129,12 @@ class Others:
     def _take_histogram(self, sample: HistogramSample, taken: Taken, now_ms: int) -> None:
         name = self._index.series(sample.series).name
         one = np.array([sample.series], np.int32)
-        fault = "bad_histogram" if sample.fault.startswith("histogram_") else sample.fault
-        code = fault or self._untimely(sample.time_ms, now_ms)
+        code, detail = self._fault(sample, now_ms)
         if self._index.refused(one)[0]:
             for refused, count in self._index.refusals(one):
                 taken.refuse(refused, count, self._index.series(sample.series).detail)
         elif code:
-            detail = f"{name}: {sample.fault}" if sample.fault else ""
-            taken.refuse(Refused(code, name), 1, detail, (sample.time_ms, sample.time_ms))
+            taken.refuse(Refused(code, name), 1, f"{name}: {detail}", (sample.time_ms, sample.time_ms))
         else:
             taken.histograms += 1
             for target in self._index.targets(sample.series) if sample.buckets else ():
@@ -147,12 +144,16 @@ class Others:
                         taken.refuse(Refused("conflict", name), 1, detail, (sample.time_ms, sample.time_ms))
                         taken.histograms -= 1
 
-    def _untimely(self, time_ms: int, now_ms: int) -> str:
-        if not TIME_MS_MINIMUM <= time_ms < TIME_MS_MAXIMUM:
-            return "time_unit"
-        if time_ms > now_ms + self._bounds.future_ms:
-            return "future_time"
-        return "too_old" if time_ms < now_ms - self._bounds.past_ms else ""
+    def _fault(self, sample: HistogramSample, now_ms: int) -> tuple[str, str]:
+        """Return the code of why a reading is refused and what exactly is wrong, "" where nothing is."""
+        if sample.fault:
+            return ("bad_histogram" if sample.fault.startswith("histogram_") else sample.fault), sample.fault
+        if sample.buckets and is_not_measured(sample.sum, sum(sample.buckets), sample.buckets[0]):
+            return NOT_MEASURED, "all values are 0"
+        untimely = self._times.fault(sample.time_ms, now_ms)
+        if not untimely and sample.is_delta and self._times.fault(sample.start_ms, now_ms) in ("time_unit", "too_old"):
+            return "no_start_time", f"it counts from {sample.start_ms} ms on, which cannot be stored"
+        return untimely, self._times.words(sample.time_ms, now_ms)
 
     def _close_readings(self, taken: Taken, now_ms: int) -> None:
         whole = list(self._readings.whole())

@@ -4,6 +4,7 @@ A number is a point of the series that its metric's name and the attributes of r
 counts from its last point on (delta) is marked as such; a point without a recorded value says that its series ended.
 """
 
+import base64
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -36,6 +37,9 @@ EXACT_MAXIMUM = 2**53
 """Greatest integer up to which every one is a 64-bit float."""
 VALUE_CHARACTERS = 1024
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+NAME = b"__name__"
+
 Attributes = tuple[tuple[bytes, bytes], ...]
 
 
@@ -58,7 +62,11 @@ def read_json(body: bytes) -> Any:
         Rejected(bad_body)
     """
     try:
-        return ParseDict(_object(orjson.loads(body)), otlp("ExportRequest")(), ignore_unknown_fields=True)
+        return ParseDict(
+            _object(orjson.loads(body.removeprefix(BYTE_ORDER_MARK))),
+            otlp("ExportRequest")(),
+            ignore_unknown_fields=True,
+        )
     except (orjson.JSONDecodeError, ParseError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Rejected("bad_body", f"the body is no OTLP metrics request: {error}"[:500], "check the JSON") from error
 
@@ -190,8 +198,10 @@ class _Reading:
         number = self._index.get(key)
         require_few(len(self._deltas) + len(self._out.histograms))
         if number < 0:
-            pairs = dict(shared) | dict(own) | {b"__name__": metric.name.encode()}
-            series = series_of(pairs.items(), metric.description, metric.unit)
+            named = {name for name, _ in own}
+            pairs = [*(pair for pair in shared if pair[0] not in named), *own]
+            attributes = [(NAME, metric.name.encode()), *(pair for pair in pairs if pair[0] != NAME)]
+            series = series_of(attributes, metric.description, metric.unit)
             number = self._index.put(key, series._replace(scope=form))
         return number
 
@@ -233,8 +243,9 @@ def _exponential(point: Any) -> tuple[tuple[float, ...], tuple[int, ...], float]
     if point.scale not in SCALES:
         raise ValueError("histogram_schema")
     positive = ((point.positive.offset + step + 1, n) for step, n in enumerate(point.positive.bucket_counts))
-    others = point.zero_count + sum(point.negative.bucket_counts)
-    return GRID_BOUNDS, _counted(point, on_grid(point.scale, positive, others)), _sum(point)
+    below = sum(point.negative.bucket_counts)
+    counts = on_grid(point.scale, positive, below, (point.zero_threshold, point.zero_count))
+    return GRID_BOUNDS, _counted(point, counts), _sum(point)
 
 
 def _counted(point: Any, buckets: tuple[int, ...]) -> tuple[int, ...]:
@@ -269,6 +280,8 @@ def _plain(value: Any) -> Any:
     for name in ("string_value", "bool_value", "int_value", "double_value"):
         if value.HasField(name):
             return getattr(value, name)
+    if value.HasField("bytes_value"):
+        return base64.b64encode(value.bytes_value).decode()
     if value.HasField("array_value"):
         return [_plain(item) for item in value.array_value.values]
     if value.HasField("kvlist_value"):

@@ -4,10 +4,11 @@ What exceeds it goes to the one value `__overflow__`: only of the label that has
 of the series, other entities and other senders go on as they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from secondsight.catalog.index import Binding
+from secondsight.catalog.metric import Metric
 from secondsight.gateway.foreign.points import Labels, Series
 
 OVERFLOW = "__overflow__"
@@ -26,13 +27,17 @@ class Told(NamedTuple):
 class Overflow:
     """Counts the parts of one sender's metrics and entities.
 
+    Args:
+        whose: Returns host and entity that labels name for a metric.
+
     Attributes:
         replaced: Series of which a label was replaced.
         news: Labels that were so for the first time; whoever tells of them takes them out.
     """
 
-    def __init__(self) -> None:
-        self._parts: dict[tuple[str, Labels], set[Labels]] = {}
+    def __init__(self, whose: Callable[[Metric, Labels], tuple[str, str]]) -> None:
+        self._whose = whose
+        self._parts: dict[tuple[str, str, str], set[Labels]] = {}
         self._told: set[Told] = set()
         self.replaced = 0
         self.news: list[Told] = []
@@ -46,16 +51,15 @@ class Overflow:
         part = tuple(pair for pair in series.labels if pair[0] in own)
         if not part:
             return series.labels
-        rest = tuple(pair for pair in series.labels if pair[0] not in own and pair[0] != "le")
-        known = self._parts.setdefault((series.name, rest), set())
+        if len(self._parts) > REMEMBERED:
+            self._parts.clear()
+        known = self._parts.setdefault((metric.name, *self._whose(metric, series.labels)), set())
         if part in known or len(known) < metric.parts_maximum:
             known.add(part)
             return series.labels
         worst = max(own, key=lambda name: (len({dict(one).get(name) for one in known}), name))
         self.replaced += 1
         self._tell(Told(metric.name, worst, metric.parts_maximum))
-        if len(self._parts) > REMEMBERED:
-            self._parts.clear()
         return tuple((name, OVERFLOW if name == worst else value) for name, value in series.labels)
 
     def _tell(self, told: Told) -> None:

@@ -21,6 +21,9 @@ STALE_BITS = 0x7FF0000000000002
 """The not-a-number by which Prometheus says that a series has ended."""
 STALE = float(np.uint64(STALE_BITS).view(np.float64))
 
+REMOTE_WRITE, OTLP = "remote-write", "otlp"
+"""Protocols: the second part of the ids of collectors, and the source of their frames."""
+
 POINTS_MAXIMUM = 500_000
 """Of one request."""
 

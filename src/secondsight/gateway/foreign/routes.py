@@ -1,18 +1,17 @@
 """Serve the protocols of others: Prometheus remote write and OTLP over HTTP."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from secondsight.access.identity import Identity
 from secondsight.errors import Rejected, Retryable
-from secondsight.gateway.answer import JSON, Answer, refusal_answer
+from secondsight.gateway.answer import JSON, Answer
 from secondsight.gateway.foreign import otlp
 from secondsight.gateway.foreign.answers import PROTOBUF, otlp_answer, otlp_error, remote_write_answer
-from secondsight.gateway.foreign.bodies import HTTP_ENCODINGS, Unpack, plain, unpack, unsnappy, unzstd
+from secondsight.gateway.foreign.bodies import HTTP_ENCODINGS, Unpack, codings, unpack, unsnappy, unzstd
 from secondsight.gateway.foreign.intake import Decode, ForeignIntake, Form
-from secondsight.gateway.foreign.points import Points
+from secondsight.gateway.foreign.points import OTLP, REMOTE_WRITE, Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
 from secondsight.gateway.foreign.sender import Sender
 from secondsight.gateway.foreign.taken import Taken
@@ -21,8 +20,6 @@ from secondsight.gateway.front import Front
 from secondsight.gateway.records import QUARANTINE_CODES
 from secondsight.gateway.request import Request
 
-REMOTE_WRITE, OTLP = "remote-write", "otlp"
-"""Second part of the ids of collectors, and source of their frames."""
 REMOTE_WRITE_ENCODINGS: Mapping[str, Unpack] = {"snappy": unsnappy, "zstd": unzstd}
 FIRST_PROTO, SECOND_PROTO = "prometheus.writerequest", "io.prometheus.write.v2.request"
 REMOTE_WRITE_HINT = (
@@ -41,19 +38,9 @@ class ForeignRoutes:
         """Take a request of remote write, 1.0 or 2.0."""
         identity = await self._front.authenticate(request)
         is_second = _is_second(request)
-        encoding = request.header(b"content-encoding") or "snappy"
-        if encoding not in REMOTE_WRITE_ENCODINGS:
-            return self._other_encoding(encoding)
-        form = f"{SECOND_PROTO if is_second else FIRST_PROTO};{encoding}"
+        encoding = codings(request.header(b"content-encoding") or "snappy", REMOTE_WRITE_ENCODINGS, 1)
+        form = f"{SECOND_PROTO if is_second else FIRST_PROTO};{encoding[0]}"
         return remote_write_answer(await self._take(request, identity, REMOTE_WRITE, form))
-
-    def _other_encoding(self, encoding: str) -> Answer:
-        """Return the answer that lets a sender fall back to what is taken."""
-        taken = ", ".join(REMOTE_WRITE_ENCODINGS)
-        error = Rejected("content_encoding", f"Content-Encoding {encoding!r} is not taken here", f"use one of: {taken}")
-        self._front.metrics.count("gateway_refused_requests_total", code=error.code)
-        answer = refusal_answer(error)
-        return replace(answer, headers=((b"accept-encoding", taken.encode()),))
 
     async def post_otlp(self, request: Request) -> Answer:
         """Take a request of OTLP metrics, protobuf or JSON; what goes wrong is told in the type that was sent."""
@@ -74,23 +61,22 @@ class ForeignRoutes:
         if content_type not in _OTLP_READERS:
             message = f"the body is {content_type or 'of no type'}, not OTLP"
             raise Rejected("content_type", message, "send application/x-protobuf or application/json")
-        encoding = request.header(b"content-encoding")
-        _require_encoding(encoding, HTTP_ENCODINGS)
-        taken = await self._take(request, identity, OTLP, f"{content_type};{encoding}")
+        encoding = codings(request.header(b"content-encoding"), HTTP_ENCODINGS)
+        taken = await self._take(request, identity, OTLP, f"{content_type};{','.join(encoding)}")
         return otlp_answer(taken, content_type.encode())
 
     def decoder(self, protocol: str, form: str) -> Decode:
         """Return what decodes bodies of a protocol in a form, which is their type and encoding.
 
         Raises:
-            Rejected(bad_form): There is no such protocol or form.
+            Rejected(bad_form, content_encoding): There is no such protocol or form.
         """
         kind, _, encoding = form.partition(";")
         limit_bytes = self._front.limits.unpacked_bytes
-        if protocol == REMOTE_WRITE and encoding in REMOTE_WRITE_ENCODINGS and kind in (FIRST_PROTO, SECOND_PROTO):
+        if protocol == REMOTE_WRITE and kind in (FIRST_PROTO, SECOND_PROTO):
             read = _decode_second if kind == SECOND_PROTO else _decode_first
             return partial(_unpacked, encoding, REMOTE_WRITE_ENCODINGS, limit_bytes, read)
-        if protocol == OTLP and encoding in HTTP_ENCODINGS and kind in _OTLP_READERS:
+        if protocol == OTLP and kind in _OTLP_READERS:
             return partial(_unpacked, encoding, HTTP_ENCODINGS, limit_bytes, partial(_decode_otlp, _OTLP_READERS[kind]))
         raise Rejected("bad_form", f"nothing here reads {protocol} in the form {form!r}")
 
@@ -161,12 +147,3 @@ def _is_second(request: Request) -> bool:
     if media_type != PROTOBUF.decode() or proto not in (FIRST_PROTO, SECOND_PROTO):
         raise Rejected("content_type", f"the body is {media_type or 'of no type'}, not remote write", REMOTE_WRITE_HINT)
     return proto == SECOND_PROTO
-
-
-def _require_encoding(encoding: str, allowed: Mapping[str, Unpack]) -> None:
-    """Check an encoding before a body is read.
-
-    Raises:
-        Rejected(content_encoding)
-    """
-    unpack(b"", encoding, dict.fromkeys(allowed, plain), 0)

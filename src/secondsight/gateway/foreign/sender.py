@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from secondsight.catalog.index import Catalog
 from secondsight.gateway.actives import OwnSeries
 from secondsight.gateway.foreign.layout import Cells, Layout, Place
-from secondsight.gateway.foreign.others import Bounds, Others
+from secondsight.gateway.foreign.others import Others
 from secondsight.gateway.foreign.points import TIME_MS_MAXIMUM, TIME_MS_MINIMUM, Points, Refused
 from secondsight.gateway.foreign.series import SeriesIndex
 from secondsight.gateway.foreign.starts import Starts
 from secondsight.gateway.foreign.taken import Made, Taken
+from secondsight.gateway.foreign.times import Times
 from secondsight.mapping.cells import plain_text
 from secondsight.mapping.identity import Origin
 from secondsight.mapping.resolve import Resolver
@@ -32,7 +33,6 @@ UNSEEN_SHARE = 0.2
 """Series are numbered anew when more than this share of them was not seen in the last hour."""
 JOB_SEPARATORS = str.maketrans("/", "_")
 SEQUENCE_MASK = 2**62 - 1
-TIME_HINT = "times are epoch milliseconds; check the sender's clock and unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,7 @@ class Sender:
         self._own = own
         self._catalog = catalog
         self._settings = settings
+        self._times = Times(settings.future_ms, settings.past_ms, who.protocol)
         self._age = 0
         self._begin()
 
@@ -148,7 +149,7 @@ class Sender:
             self._catalog,
             resolver,
             self.index,
-            Bounds(self._settings.future_ms, self._settings.past_ms),
+            self._times,
         )
         self._starts = Starts()
 
@@ -192,16 +193,25 @@ class Sender:
         old = ~unit & (times_ms < now_ms - self._settings.past_ms)
         for code, found in (("time_unit", unit), ("future_time", future), ("too_old", old)):
             self._refuse_times(points, code, np.flatnonzero(found & asked), taken, now_ms)
-        return unit | future | old
+        wrong: NDArray[np.bool_] = unit | future | old
+        return wrong if points.deltas is None else wrong | self._endless(points, asked & ~wrong, taken, now_ms)
+
+    def _endless(self, points: Points, asked: NDArray[np.bool_], taken: Taken, now_ms: int) -> NDArray[np.bool_]:
+        """Refuse deltas that began before anything that can be stored: nobody knows what they stand beside."""
+        assert points.deltas is not None  # noqa: S101 # the caller has looked
+        assert points.starts_ms is not None  # noqa: S101 # deltas have starts
+        wrong = asked & points.deltas & (points.starts_ms < now_ms - self._settings.past_ms)
+        for place in np.flatnonzero(wrong).tolist():
+            name, start_ms = self.index.series(int(points.series[place])).name, int(points.starts_ms[place])
+            detail = f"a delta of {name} counts from {start_ms} ms on, which cannot be stored"
+            taken.refuse(Refused("no_start_time", name), 1, detail)
+        return wrong
 
     def _refuse_times(self, points: Points, code: str, found: NDArray[np.intp], taken: Taken, now_ms: int) -> None:
         if not found.size:
             return
         span = _span(points.times_ms[found])
-        off = (span[1] - now_ms) / 1000
-        detail = (
-            f"a sample has the time {span[1]}, which is {abs(off):.0f} s {'ahead' if off > 0 else 'old'}; {TIME_HINT}"
-        )
+        detail = self._times.words(span[1], now_ms)
         for name, count in Counter(self.index.series(n).name for n in points.series[found].tolist()).items():
             taken.refuse(Refused(code, name), count, detail, span)
 

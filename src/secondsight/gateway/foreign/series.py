@@ -1,11 +1,14 @@
 """Number the series of one sender, and know where the points of each go.
 
 A series is resolved once, when it is first seen; afterwards its key leads to its number, and its number to a cell.
-The number of series is bounded: those that were not seen for an hour are forgotten, further ones are refused.
+Series that go to the same cells are one: labels that mean nothing to the catalogue make no further ones, nor do those
+of series that are refused. Their number is bounded: those that were not seen for an hour are forgotten, further ones
+are refused.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import repeat
 from typing import NamedTuple
 
@@ -73,10 +76,11 @@ class SeriesIndex:
         self._resolver = resolver
         self._layout_of = layout_of
         self._maximum = maximum
-        self.overflow = Overflow()
+        self.overflow = Overflow(resolver.whose)
         self._known: dict[object, int] = {}
         self._tables: OrderedDict[bytes, dict[bytes, int]] = OrderedDict()
         self._numbers: dict[Series, int] = {}
+        self._places: dict[object, int] = {}
         self._series: list[Series] = []
         self._keys: list[object] = []
         self._layouts: dict[int, int] = {}
@@ -136,13 +140,16 @@ class SeriesIndex:
         """Return the number of a series, and let a key stand for it from now on, unless there are too many."""
         number = self._numbers.get(series)
         if number is None:
-            if len(self._series) >= self._maximum:
-                self.is_full = True
-                return self._beyond("series_limit", f"this sender has more than {self._maximum} series")
-            code, detail = self._refuse()
-            if code:
-                return self._beyond(code, detail)
-            number = self._add(series)
+            slots = self._slots(series)
+            place = _place_of(series, slots)
+            number = self._places.get(place)
+            if number is None:
+                code, detail = self._limit()
+                if code:
+                    return self._beyond(code, detail)
+                number = self._places[place] = self._add(series, slots)
+            elif not isinstance(slots, str):
+                self._learn_infos(series, slots)
         if len(self._known) >= KEYS_PER_SERIES * self._maximum:
             self._known.clear()
         self._known[key] = number
@@ -234,16 +241,22 @@ class SeriesIndex:
         """Return the number by which series are refused that are too many."""
         full = Series("", (), code, detail)
         number = self._numbers.get(full)
-        return self._add(full) if number is None else number
+        return self._add(full, code) if number is None else number
 
-    def _add(self, series: Series) -> int:
+    def _limit(self) -> tuple[str, str]:
+        """Return the code and the words by which a further series is refused, "" where it is taken."""
+        if len(self._series) >= self._maximum:
+            self.is_full = True
+            return "series_limit", f"this sender has more than {self._maximum} series"
+        return self._refuse()
+
+    def _add(self, series: Series, slots: tuple[Slot, ...] | str) -> int:
         number = len(self._series)
         if number >= self._refusal.size:
             self._grow()
         self._series.append(series)
         self._keys.append(None)
         self._numbers[series] = number
-        slots = self._slots(series)
         if isinstance(slots, str):
             refused = Refused(slots, series.name)
             self._refusal[number] = self._refusals.setdefault(refused, len(self._refusals))
@@ -261,25 +274,30 @@ class SeriesIndex:
 
     def _place(self, number: int, series: Series, slots: tuple[Slot, ...]) -> None:
         """Give a series its cells and targets."""
-        labels = dict(series.labels)
-        job = next((labels[name] for name in JOB_LABELS if name in labels), "")[:JOB_CHARACTERS]
+        job = job_of(dict(series.labels))
         self._first_cell[number] = self._cell_total
         targets = []
+        self._learn_infos(series, slots)
         for slot in slots:
             if slot.workload.is_known:
                 sight = Sighted(slot.host, (slot.entity, slot.part), slot.workload)
                 self._sight[number] = self._sights.setdefault(sight, len(self._sights))
             if slot.metric.type is MetricType.INFO:
-                self._resolver.learn_info(slot, series.labels)
-            elif slot.is_start:
+                continue
+            if slot.is_start:
                 self._start_cells[number] = (*self.starts(number), self._add_cell(job, series, slot))
             elif slot.metric.type in (MetricType.EVENT, MetricType.HISTOGRAM):
-                targets.append(Target(slot, job))
+                targets.append(Target(replace(slot, source=self._source(slot.metric, slot.source, series)), job))
             else:
                 self._add_cell(job, series, slot)
                 self._cell_count[number] += 1
         self._targets[number] = tuple(targets)
         self._has_targets[number] = bool(targets) or number in self._start_cells
+
+    def _learn_infos(self, series: Series, slots: tuple[Slot, ...]) -> None:
+        for slot in slots:
+            if slot.metric.type is MetricType.INFO:
+                self._resolver.learn_info(slot, series.labels)
 
     def _add_cell(self, job: str, series: Series, slot: Slot) -> int:
         layout = self._layout_of(slot.host, slot.metric.kind, job)
@@ -309,3 +327,17 @@ class SeriesIndex:
         self._has_fault = np.concatenate([self._has_fault, np.zeros_like(self._has_fault)])
         self._sight = np.concatenate([self._sight, np.full_like(self._sight, -1)])
         self._seen = np.concatenate([self._seen, np.zeros_like(self._seen)])
+
+
+def job_of(labels: Mapping[str, str]) -> str:
+    """Return what tells the sources of one sender apart."""
+    return next((labels[name] for name in JOB_LABELS if name in labels), "")[:JOB_CHARACTERS]
+
+
+def _place_of(series: Series, slots: tuple[Slot, ...] | str) -> object:
+    """Return what series share whose points mean the same."""
+    if isinstance(slots, str):
+        return slots, series.name
+    told = job_of(dict(series.labels)), series.help, series.unit, series.scope
+    cells = ((s.key, s.host, s.source.name, s.suffix, s.bound, s.quality, s.workload) for s in slots)
+    return series.name, told, tuple(cells)
