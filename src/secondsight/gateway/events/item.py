@@ -5,10 +5,12 @@ agree in metric, place, time, code and id; an event without an id gets the hash 
 known by its start and, of an allocation, its job: a later version replaces an earlier one for readers.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
+from math import floor
 from typing import Any
 
 import orjson
@@ -69,6 +71,8 @@ _AS_ATTRIBUTES: Mapping[str, str] = {
 _IDENTIFYING: Mapping[str, str] = {"id": "event_id", "text": "note", "message": "note"}
 """What would tell two versions of an interval apart, and what it is called there."""
 _RESERVED = frozenset({"clock_correction_ms"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAP = re.compile(r":59:60(?=[.,Z+-])")
 _TIME_HINT = "write RFC 3339 with a zone, or epoch milliseconds"
 
 
@@ -175,16 +179,19 @@ def _time(given: Mapping[str, Any], name: str, reading: Reading) -> int:
 
 
 def _parsed(said: str | float) -> int:
+    """Return epoch ms, cut and never rounded up; a leap second is the first of the next minute, as in epoch time."""
     if isinstance(said, str) and not said.strip().isdecimal():
+        written = said.strip().upper()
+        leap = _LEAP.search(written) is not None
         try:
-            instant = datetime.fromisoformat(said.strip())
+            instant = datetime.fromisoformat(_LEAP.sub(":59:59", written))
         except ValueError as error:
             raise Rejected("bad_time", f"{said[:64]!r} is no time", _TIME_HINT) from error
         if instant.tzinfo is None:
             raise Rejected("bad_time", f"{said[:64]!r} names no zone", _TIME_HINT)
-        return round(instant.timestamp() * MS_PER_SECOND)
+        return (instant - _EPOCH) // timedelta(milliseconds=1) + leap * MS_PER_SECOND
     number = float(said)
-    return round(number) if abs(number) < TIME_MS_MAXIMUM else TIME_MS_MAXIMUM
+    return floor(number) if abs(number) < TIME_MS_MAXIMUM else TIME_MS_MAXIMUM
 
 
 def _place(given: Mapping[str, Any], metric: Metric, reading: Reading) -> tuple[str, str]:
