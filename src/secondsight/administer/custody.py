@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, say, send, show
+from secondsight.errors import Rejected
 
 
 def add_custody(commands: Commands, add: AddCommand, add_server: AddServer) -> None:
@@ -84,6 +85,8 @@ def _gaps(arguments: argparse.Namespace) -> int:
 
 
 def _maintenance_start(arguments: argparse.Namespace) -> int:
+    if bool(arguments.until) == (arguments.minutes is not None):
+        raise Rejected("bad_time", "planned work needs an end, and one alone", "give --minutes N or --until TIME")
     asked = {"cluster": arguments.cluster, "hosts": arguments.host, "reason": arguments.reason}
     ends = {"until": arguments.until} if arguments.until else {"minutes": arguments.minutes}
     told = send(arguments, "POST", "/v1/maintenance", {**asked, "start": arguments.from_time, **ends})

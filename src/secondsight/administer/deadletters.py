@@ -4,16 +4,17 @@ import argparse
 import base64
 import json
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from secondsight.administer.replay import add_replays
-from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, say, send, show
+from secondsight.administer.shell import AddCommand, AddServer, Commands, ask, group, plain, say, send, show
 
 FILTERS = ("cluster", "host", "collector", "stage", "reason", "metric", "id")
 PAGE, CHUNK = 500, 200
+HOSTS_SHOWN = 5
 _LISTED = ("id", "time", "stage", "code", "host", "collector", "metric", "rows", "values", "replayed", "message")
 
 
@@ -87,7 +88,7 @@ def _show(arguments: argparse.Namespace) -> int:
         return say(json.dumps(body, indent=2))
     for name, value in body.items():
         if name != "payload" and value not in (None, ""):
-            say(f"{name}: {value}")
+            say(plain(f"{name}: {value}"))
     return say(_preview(payload))
 
 
@@ -109,7 +110,8 @@ def _replay(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say(json.dumps(results, indent=2))
     else:
-        _print_results(results, dry=not arguments.run)
+        hosts = {one["id"]: one["hostId"] or one["collectorId"] for one in letters}
+        _print_results(results, hosts, dry=not arguments.run)
     return 0 if all(one["outcome"] == "replayed" for one in results) else 1
 
 
@@ -136,15 +138,20 @@ def _sent(arguments: argparse.Namespace, letters: Sequence[dict[str, Any]]) -> I
         yield from send(arguments, "POST", "/v1/deadletters/replay", body)["results"]
 
 
-def _print_results(results: Sequence[dict[str, Any]], *, dry: bool) -> None:
+def _print_results(results: Sequence[dict[str, Any]], hosts: Mapping[str, str], *, dry: bool) -> None:
     words = {
         "replayed": "would be sent again" if dry else "sent again",
         "refused": "are still refused",
         "never": "can never be sent again",
     }
-    counts = Counter((one["outcome"], one["code"], one["message"]) for one in results)
-    for (outcome, code, message), number in counts.most_common():
-        say(f"{number} {words[outcome]}{f': {code}, {message}' if code else ''}")
+    alike = defaultdict[tuple[str, str, str], list[str]](list)
+    for one in results:
+        alike[one["outcome"], one["code"], one["message"]].append(hosts.get(one["id"], ""))
+    for (outcome, code, message), found in sorted(alike.items(), key=lambda item: -len(item[1])):
+        named = sorted(set(filter(None, found)))
+        more = f" and {len(named) - HOSTS_SHOWN} more" if len(named) > HOSTS_SHOWN else ""
+        of = f" (of {', '.join(named[:HOSTS_SHOWN])}{more})" if named else ""
+        say(plain(f"{len(found)} {words[outcome]}{f': {code}, {message}' if code else ''}{of}"))
     if not results:
         say("no dead letters match")
     elif dry:

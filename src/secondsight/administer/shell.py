@@ -152,7 +152,12 @@ def _text(name: str, value: Any) -> str:
         return ",".join(map(str, value)) or ABSENT
     if value in (None, ""):
         return ABSENT
-    return "".join(letter if letter.isprintable() else "?" for letter in str(value))
+    return plain(str(value))
+
+
+def plain(text: str) -> str:
+    """Return a text of others as a terminal may show it."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def say(text: str) -> int:

@@ -8,6 +8,7 @@ from secondsight.administer.shell import AddCommand, Commands, audit, group, met
 from secondsight.errors import Rejected
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+COUNT_MAXIMUM = 1_000_000
 ROLES = ("viewer", "operator", "admin", "collector")
 
 
@@ -82,7 +83,7 @@ def _expires_ms(text: str) -> int | None:
     if not text:
         return None
     number, unit = text[:-1], text[-1:]
-    if not number.isdigit() or unit not in UNITS or not int(number):
+    if not number.isascii() or not number.isdecimal() or unit not in UNITS or not 0 < int(number) <= COUNT_MAXIMUM:
         raise Rejected("bad_expiry", f"{text!r} is no width of time", "for example 12h or 90d")
     return now_ms() + int(number) * UNITS[unit] * 1000
 
@@ -93,6 +94,7 @@ def _tokens_create(arguments: argparse.Namespace) -> int:
     from secondsight.access.tokens import TokenSpec, create_token
 
     role = Role(arguments.role)
+    _require_meant(arguments)
     spec = TokenSpec(role, arguments.tenant, arguments.name, expires_ms=_expires_ms(arguments.expires))
     if role is Role.COLLECTOR:
         cluster = arguments.cluster[0] if len(arguments.cluster) == 1 else ""
@@ -106,6 +108,27 @@ def _tokens_create(arguments: argparse.Namespace) -> int:
         issued = create_token(engine, spec, now_ms())
         audit(engine, arguments.tenant, "token_create", f"{role} token {issued.token_id} {arguments.name!r}")
     return _show_secret(issued.secret, f"{role} token {issued.token_id}")
+
+
+def _require_meant(arguments: argparse.Namespace) -> None:
+    """Refuse what a token of this role would not heed: who asks for less than it gives is not to be surprised.
+
+    Raises:
+        Rejected(token_spec_invalid).
+    """
+    is_collector, is_admin = arguments.role == "collector", arguments.role == "admin"
+    unheeded = {
+        "--cluster": is_admin and arguments.cluster,
+        "--team": (is_admin or is_collector) and arguments.team,
+        "--region": not is_collector and arguments.region,
+        "--collector": not is_collector and arguments.collector,
+    }
+    named = [name for name, is_wrong in unheeded.items() if is_wrong]
+    if named:
+        what = "reads and changes its whole tenant" if is_admin else "has no such bound"
+        raise Rejected("token_spec_invalid", f"{', '.join(named)}: the role {arguments.role} {what}", "leave it out")
+    if is_collector and len(arguments.cluster) > 1:
+        raise Rejected("token_spec_invalid", "--cluster: a collector writes to one cluster", "make one token for each")
 
 
 def _tokens_list(arguments: argparse.Namespace) -> int:
