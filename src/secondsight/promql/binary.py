@@ -131,10 +131,10 @@ def _require_one(side: Matrix, keys: Sequence[_Key], places: Sequence[int]) -> N
 
 def _labels(many: Labels, one: Labels, matching: Matching, keeps_name: bool) -> Labels:
     if matching.many:
-        kept = {n: v for n, v in many.items() if n != NAME and n not in matching.included}
+        kept = {n: v for n, v in many.items() if (keeps_name or n != NAME) and n not in matching.included}
         return kept | {n: one[n] for n in matching.included if n in one}
     if keeps_name:
-        return dict(many)
+        return {n: v for n, v in many.items() if (n in matching.names) == matching.is_on}
     return dict(matching.key(many))
 
 
@@ -147,7 +147,7 @@ def _of_sets(operator: str, left: Matrix, right: Matrix, matching: Matching) -> 
         ]
         rest = np.array(there, np.bool_).reshape(right.there.shape)
         values, present = np.concatenate([left.values, right.values]), np.concatenate([left.there, rest])
-        return Matrix([*left.labels, *right.labels], values, present).present()
+        return unique(Matrix([*left.labels, *right.labels], values, present)).present()
     other = np.array([theirs.get(matching.key(labels), never) for labels in left.labels], np.bool_)
     other = other.reshape(left.there.shape)
     return Matrix(left.labels, left.values, left.there & (other if operator == "and" else ~other)).present()

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -153,6 +154,8 @@ class _Evaluation:
     def _of_range(self, name: str, arguments: Sequence[Any], place: int, depth: int) -> Value:
         node = _bare(arguments[place], promql_parser.MatrixSelector)
         wanted = self._wanted(node.vector_selector, _ms(node.range))
+        if name == "absent_over_time":
+            return absent(over_time(self._reader, "present_over_time", wanted), _told(node.vector_selector))
         if name == "quantile_over_time":
             return quantile_over_time(self._reader, self._constant(arguments[0], depth), wanted)
         return over_time(self._reader, name, wanted)
@@ -236,11 +239,13 @@ def _matchers(node: Any) -> tuple[Matcher, ...]:
 
 
 def _told(node: Any) -> Labels:
-    """Return the labels that a selector says by equality."""
+    """Return the labels that a selector says by equality, and of which it says nothing else."""
     found = _bare(node, promql_parser.VectorSelector)
     if found is None:
         return {}
-    return {one.name: one.value for one in _matchers(found) if one.operator == "=" and one.value}
+    matchers = _matchers(found)
+    often = Counter(one.name for one in matchers)
+    return {one.name: one.value for one in matchers if one.operator == "=" and one.value and often[one.name] == 1}
 
 
 def _nodes(node: Any, depth: int = 0) -> Iterator[Any]:

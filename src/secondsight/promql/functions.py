@@ -7,6 +7,7 @@ import numpy as np
 
 from secondsight.errors import Rejected
 from secondsight.promql.matrix import F64, Bools, Labels, Matrix, Value, unique
+from secondsight.promql.patterns import replacements, whole
 
 _ELEMENTWISE: dict[str, Callable[[F64], F64]] = {
     "abs": np.abs,
@@ -67,7 +68,9 @@ def _mapped(matrix: Matrix, operation: Callable[[F64], F64]) -> Matrix:
 
 def _clamp(arguments: Sequence[Value | str], _times: F64) -> Value:
     low, high = _number(arguments[1]), _number(arguments[2])
-    return _mapped(_matrix(arguments[0]), lambda values: np.minimum(np.maximum(values, low), high))
+    matrix = _matrix(arguments[0])
+    there = matrix.there & ~np.greater(low, high)
+    return unique(matrix.with_values(np.minimum(np.maximum(matrix.values, low), high), there)).present()
 
 
 def _clamp_max(arguments: Sequence[Value | str], _times: F64) -> Value:
@@ -81,8 +84,8 @@ def _clamp_min(arguments: Sequence[Value | str], _times: F64) -> Value:
 
 
 def _round(arguments: Sequence[Value | str], _times: F64) -> Value:
-    to = _number(arguments[1]) if len(arguments) > 1 else np.ones(1)
-    return _mapped(_matrix(arguments[0]), lambda values: np.floor(values / to + 0.5) * to)
+    per_one = 1 / (_number(arguments[1]) if len(arguments) > 1 else np.ones(1))
+    return _mapped(_matrix(arguments[0]), lambda values: np.floor(values * per_one + 0.5) / per_one)
 
 
 def _scalar(arguments: Sequence[Value | str], times_ms: F64) -> Value:
@@ -112,19 +115,25 @@ def _label_replace(arguments: Sequence[Value | str], _times: F64) -> Value:
     target, replacement, source, pattern = map(_text, arguments[1:5])
     if not _LABEL.fullmatch(target):
         raise Rejected("promql_parse", f"{target!r} is no name of a label")
-    try:
-        compiled = re.compile(pattern, re.DOTALL)
-        template = re.sub(r"\$(\d+|\{\w+\})", lambda m: f"\\g<{m[1].strip('{}')}>", replacement.replace("\\", "\\\\"))
-        made = [_replaced(one, target, compiled.fullmatch(one.get(source, "")), template) for one in matrix.labels]
-    except (re.error, IndexError) as error:
-        raise Rejected("promql_parse", f"label_replace cannot use this pattern: {error}") from error
+    told = replacements(whole(pattern), replacement, [one.get(source, "") for one in matrix.labels])
+    made = [_replaced(one, target, told.get(one.get(source, ""))) for one in matrix.labels]
     return unique(Matrix(made, matrix.values, matrix.there))
 
 
-def _replaced(labels: Labels, target: str, match: re.Match[str] | None, template: str) -> Labels:
-    if match is None:
-        return labels
-    value = match.expand(template)
+def _label_join(arguments: Sequence[Value | str], _times: F64) -> Value:
+    matrix = _matrix(arguments[0])
+    target, separator, *sources = map(_text, arguments[1:])
+    if not _LABEL.fullmatch(target):
+        raise Rejected("promql_parse", f"{target!r} is no name of a label")
+    made = [_labelled(one, target, separator.join(one.get(name, "") for name in sources)) for one in matrix.labels]
+    return unique(Matrix(made, matrix.values, matrix.there))
+
+
+def _replaced(labels: Labels, target: str, value: str | None) -> Labels:
+    return labels if value is None else _labelled(labels, target, value)
+
+
+def _labelled(labels: Labels, target: str, value: str) -> Labels:
     rest = {name: each for name, each in labels.items() if name != target}
     return rest | {target: value} if value else rest
 
@@ -133,6 +142,7 @@ _FUNCTIONS: dict[str, Callable[[Sequence[Value | str], F64], Value]] = {
     "clamp": _clamp,
     "clamp_max": _clamp_max,
     "clamp_min": _clamp_min,
+    "label_join": _label_join,
     "label_replace": _label_replace,
     "round": _round,
     "scalar": _scalar,

@@ -1,6 +1,5 @@
 """Give series their labels, and match them: our own names, or those of dcgm-exporter."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,13 +7,12 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.promql.matrix import NAME, Labels
 from secondsight.promql.names import Reading
+from secondsight.promql.patterns import matches, whole
 from secondsight.query.request import Group
 
-PATTERN_LENGTH_MAXIMUM = 1_000
 OWNERS = {"job_id": Group.JOB, "workload_id": Group.WORKLOAD, "team": Group.TEAM, "model_id": Group.MODEL}
 """Labels that a series has only where an expression names them: they change while it goes on."""
 _ANSWERED = {"jobId": "job_id", "workloadId": "workload_id", "ownerTeam": "team", "modelId": "model_id"}
@@ -25,19 +23,24 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """One condition on a label; the empty text stands for its absence."""
+    """One condition on a label; the empty text stands for its absence.
+
+    Attributes:
+        pattern: See `patterns.whole`; "" where the value is meant.
+    """
 
     name: str
     operator: str
     value: str
-    pattern: re.Pattern[str] | None = None
+    pattern: str = ""
 
-    def admits(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels fulfil it."""
-        value = labels.get(self.name, "")
-        if self.pattern is not None:
-            return (self.pattern.fullmatch(value) is not None) == (self.operator == "=~")
-        return (value == self.value) == (self.operator == "=")
+    def admitted(self, many: Sequence[Mapping[str, str]]) -> list[bool]:
+        """Tell of the labels of each series whether they fulfil it."""
+        values = [labels.get(self.name, "") for labels in many]
+        if not self.pattern:
+            return [(value == self.value) == (self.operator == "=") for value in values]
+        fits = matches(self.pattern, values)
+        return [fits[value] == (self.operator == "=~") for value in values]
 
 
 def matcher(name: str, operator: str, value: str) -> Matcher:
@@ -48,13 +51,7 @@ def matcher(name: str, operator: str, value: str) -> Matcher:
     """
     if operator in ("=", "!="):
         return Matcher(name, operator, value)
-    if len(value) > PATTERN_LENGTH_MAXIMUM:
-        message = f"a pattern has {len(value)} characters"
-        raise Rejected("promql_parse", message, f"use {PATTERN_LENGTH_MAXIMUM} at most")
-    try:
-        return Matcher(name, operator, value, re.compile(value, re.DOTALL))
-    except re.error as error:
-        raise Rejected("promql_parse", f"{value!r} is no pattern: {error}", "check its brackets") from error
+    return Matcher(name, operator, value, whole(value))
 
 
 class Places:
@@ -126,9 +123,12 @@ def owner_labels(labels: Mapping[str, str]) -> Labels:
     return {ours: labels[theirs] for theirs, ours in _ANSWERED.items() if labels.get(theirs)}
 
 
-def admits(matchers: Sequence[Matcher], labels: Mapping[str, str]) -> bool:
-    """Tell whether labels fulfil all conditions."""
-    return all(one.admits(labels) for one in matchers)
+def admitted(matchers: Sequence[Matcher], many: Sequence[Mapping[str, str]]) -> list[bool]:
+    """Tell of the labels of each series whether they fulfil all conditions."""
+    found = [True] * len(many)
+    for one in matchers:
+        found = [before and fits for before, fits in zip(found, one.admitted(many), strict=True)]
+    return found
 
 
 def _key(fact: Mapping[str, str]) -> Key:

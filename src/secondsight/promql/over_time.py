@@ -27,7 +27,7 @@ def over_time(reader: Reader, name: str, wanted: Wanted) -> Matrix:
         Rejected(promql_unsupported): The function has no meaning for a metric of this type, or is not offered.
     """
     if name not in _FUNCTIONS:
-        offered = ", ".join(sorted([*_FUNCTIONS, "quantile_over_time"]))
+        offered = ", ".join(sorted([*_FUNCTIONS, "absent_over_time", "quantile_over_time"]))
         raise Rejected("promql_unsupported", f"{name}() is not offered", f"of ranges there are {offered}")
     aggregates, evaluate = _FUNCTIONS[name]
     return _each(

@@ -6,6 +6,7 @@ its very instant. A single step reads the range behind it as one window.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from secondsight.access.scope import Scope
 from secondsight.catalog.index import Catalog
 from secondsight.errors import Rejected
-from secondsight.promql.labels import OWNERS, Matcher, Places, admits, key_of, owner_labels
+from secondsight.promql.labels import OWNERS, Matcher, Places, admitted, key_of, owner_labels
 from secondsight.promql.matrix import F64, I64, NAME, Labels
 from secondsight.promql.names import Reading, names_of, reading_of
 from secondsight.query.aggregates import Aggregate, is_scaled
@@ -121,12 +122,8 @@ class Reader:
         """
         of_name = [one for one in matchers if one.name == NAME]
         exact = name or next((one.value for one in of_name if one.operator == "=" and one.value), "")
-        if exact:
-            names = [exact] if admits(of_name, {NAME: exact}) else []
-        else:
-            names = [
-                each for each in names_of(self._sources.catalog, self._scope.shows) if admits(of_name, {NAME: each})
-            ]
+        known = [exact] if exact else list(names_of(self._sources.catalog, self._scope.shows))
+        names = list(compress(known, admitted(of_name, [{NAME: each} for each in known])))
         if len(names) > NAMES_MAXIMUM:
             message = f"the selector means {len(names)} metrics"
             raise Rejected("promql_unsupported", message, f"name one, or {NAMES_MAXIMUM} at most by a pattern")
@@ -163,7 +160,7 @@ class Reader:
             ends = np.arange(first, last, width_ms, dtype=np.int64) + width_ms - SECOND_MS
         labels, figures = _on_grid(answer, aggregates, (int(ends[0]), width_ms, ends.size), is_whole)
         made = [places.labels(key_of(one), one.get("part", ""), reading) | owner_labels(one) for one in labels]
-        kept = [place for place, one in enumerate(made) if admits(wanted.matchers, one)]
+        kept = list(compress(range(len(made)), admitted(wanted.matchers, made)))
         scaled = {each: figures[each][kept] * (reading.factor if is_scaled(each) else 1.0) for each in aggregates}
         if width_ms > max(wanted.range_ms, SECOND_MS):
             self.warnings[f"{reading.name} is read in windows of {width_ms // SECOND_MS} s over so long a range"] = None
@@ -174,7 +171,7 @@ class Reader:
         """Return the labels of the series that were to report in a range, without reading any."""
         places = self._places(reading)
         made = [places.labels(key, part, reading) for key, part in places.live(from_ms, to_ms)]
-        return [one for one in made if admits(matchers, one)]
+        return list(compress(made, admitted(matchers, made)))
 
     def _places(self, reading: Reading) -> Places:
         """Return what is known of the entities of a kind; kept for as long as the inventory's own rows."""
@@ -201,10 +198,12 @@ class Reader:
         if not places.parts or not of_place:
             return Filters(), places
         listed = {key for key, _ in places.parts}
+        labels = [places.labels(key, part, reading) for key, part in places.parts]
+        whole, placed = admitted(of_place, labels), admitted(_placed(of_place, reading), labels)
         fitting = {
             key
-            for key, part in places.parts
-            if admits(_placed(of_place, reading, part), places.labels(key, part, reading))
+            for (key, part), of_part, of_entity in zip(places.parts, whole, placed, strict=True)
+            if (of_part if part else of_entity)
         }
         if not fitting:
             return None
@@ -220,10 +219,8 @@ def _few(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(distinct) if len(distinct) <= FILTER_VALUES_MAXIMUM else ()
 
 
-def _placed(matchers: Sequence[Matcher], reading: Reading, part: str) -> list[Matcher]:
-    """Return the conditions that can be told from the inventory, which lists entities and not every part."""
-    if not reading.metric.labels or part:
-        return list(matchers)
+def _placed(matchers: Sequence[Matcher], reading: Reading) -> list[Matcher]:
+    """Return the conditions that can be told of an entity, of which the inventory lists not every part."""
     of_parts = {reading.part_names.get(name, name) for name in reading.metric.labels}
     return [one for one in matchers if one.name not in of_parts]
 
