@@ -9,7 +9,7 @@ import pytest
 
 from test_web_pages import PLOT, Tab, browser, expect, gpu_path
 from test_web_pages import pytestmark as browser_marks
-from web_fake_api import FakeApi, Fleet, make_fleet, serve
+from web_fake_api import FakeApi, Fleet, State, make_fleet, serve
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = browser_marks
@@ -65,6 +65,56 @@ def test_the_map_follows_the_stream_and_is_not_asked_for_again(tab: Tab, fleet: 
     assert len(of(fleet, "/v1/fleet/map")) == asked_before, "the stream has every metric of the map"
     tab.page.goto("/catalog")
     tab.wait_until(lambda: fleet.streams.open == 0)
+    assert tab.complaints == []
+
+
+STAYS = """() => new Promise(done => {
+  const until = performance.now() + 2500;
+  const look = now => {
+    if (document.querySelector(".map-panel .state") === null) done(false);
+    else if (now > until) done(true);
+    else requestAnimationFrame(look);
+  };
+  look(0);
+})"""
+
+
+def test_what_went_wrong_stays_while_it_is_tried_again(tab: Tab, fleet: Fleet) -> None:
+    fleet.state = State.BROKEN
+    try:
+        tab.page.goto("/")
+        expect(tab.page.locator(".map-panel .state")).to_be_visible()
+        fleet.requests.clear()
+        assert tab.page.evaluate(STAYS)
+        assert of(fleet, "/v1/fleet/map"), "it was tried again meanwhile"
+    finally:
+        fleet.state = State.WELL
+    expect(tab.page.locator(".map-canvas")).to_be_visible()
+
+
+SEEN = """() => {
+  const told = (name, get) => Object.defineProperty(document, name, { get });
+  told("hidden", () => window.isAway === true);
+  told("visibilityState", () => document.hidden ? "hidden" : "visible");
+}"""
+TURN = """isAway => {
+  window.isAway = isAway;
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+}"""
+
+
+def test_a_page_that_nobody_sees_asks_for_nothing(tab: Tab, fleet: Fleet) -> None:
+    tab.page.goto("/")
+    tab.wait_until(lambda: fleet.streams.open == 1)
+    tab.page.evaluate(SEEN)
+    tab.page.evaluate(TURN, True)
+    tab.wait_until(lambda: fleet.streams.open == 0)
+    fleet.requests.clear()
+    tab.page.wait_for_timeout(6_000)
+    assert fleet.requests == []
+    tab.page.evaluate(TURN, False)
+    tab.wait_until(lambda: fleet.streams.open == 1)
+    tab.wait_until(lambda: "/v1/fleet" in fleet.requests)
     assert tab.complaints == []
 
 

@@ -362,7 +362,7 @@ def summary(fleet: Fleet) -> dict[str, object]:
         "health": lists.health_of(fleet.cards),
         "hosts": len({card.host for card in fleet.cards}),
         "clusters": len({card.cluster for card in fleet.cards}),
-        "powerWatts": sum(VALUES["gpu_power_watts"](card.number, second) for card in live),
+        "powerWatts": sum(VALUES["gpu_power_watts"](card.number, second) for card in live) if live else None,
         "utilizationRatio": sum(load(card.number, second) for card in live) / len(live) if live else None,
         "hottest": hottest
         and {

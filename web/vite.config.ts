@@ -15,6 +15,8 @@ export default defineConfig(({ mode }) => {
       // Marks of server components in libraries; there is no server here that would read them.
       rollupOptions: {
         onwarn: (warning, warn) => warning.code !== "MODULE_LEVEL_DIRECTIVE" && warn(warning),
+        // What changes least, so that a new version of the pages leaves it in the browser's cache.
+        output: { manualChunks: { vendor: ["react", "react-dom/client", "@tanstack/react-query"] } },
       },
     },
     server: { proxy: { "/v1": SECONDSIGHT_URL } },

@@ -8,6 +8,7 @@ import { Palette } from "./features/find/palette";
 import { SigninPage } from "./features/signin/signin_page";
 import { currentPage, PAGES, pageOf } from "./routes";
 import { Boundary } from "./ui/boundary";
+import { Main, useFocusOn } from "./ui/main";
 import { Link, navigate, usePlace } from "./ui/navigation";
 import { Shell } from "./ui/shell";
 import { Empty, Skeleton } from "./ui/states";
@@ -41,7 +42,7 @@ function NotFound({ path }: { path: string }) {
     document.title = "Not found · Secondsight";
   }, []);
   return (
-    <main>
+    <Main>
       <div className="say">
         <h1>Not found</h1>
       </div>
@@ -55,20 +56,21 @@ function NotFound({ path }: { path: string }) {
           </Link>
         </p>
       </section>
-    </main>
+    </Main>
   );
 }
 
 function Waiting() {
   return (
-    <main>
+    <Main>
       <Skeleton height={240} waitsFor="this page" />
-    </main>
+    </Main>
   );
 }
 
 function SignedIn({ path, client }: { path: string; client: QueryClient }) {
   const session = useQuery(sessionQuery);
+  useFocusOn(path);
   const leave = async () => {
     await signOut().catch(() => undefined);
     client.clear();

@@ -12,7 +12,7 @@ export function combined<T>(results: readonly Result<T>[]) {
   return {
     answers: results.map((result) => result.data),
     error: failed?.error ?? null,
-    errorUpdatedAt: failed?.errorUpdatedAt ?? 0,
+    errorUpdatedAt: Math.max(0, ...results.map((result) => result.errorUpdatedAt)),
     refetch: () => results.forEach((result) => void result.refetch()),
   };
 }

@@ -109,9 +109,10 @@ export function Plot(props: PlotProps) {
   const shape = `${theme} ${props.height} ${props.group} ${JSON.stringify(props.picture.lines)}`;
 
   useLayoutEffect(() => {
+    const isNew = latest.current.picture !== props.picture;
     latest.current = props;
     const drawn = plot.current;
-    if (drawn !== null) inNextFrame(drawn, () => redraw(drawn, latest.current.picture));
+    if (drawn !== null && isNew) inNextFrame(drawn, () => redraw(drawn, latest.current.picture));
   });
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: shape stands for everything that needs a new plot

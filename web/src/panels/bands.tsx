@@ -14,6 +14,7 @@ import { TimeAxis } from "../chart/time_axis";
 import { breakAtGaps, type Columns, findGaps, newest, rowAt } from "../model/columns";
 import { parseResolution } from "../model/window";
 import { toFailure } from "../ui/failure";
+import { useFailure } from "../ui/panel";
 import { Badge, ErrorState } from "../ui/states";
 import { useSteady } from "../ui/steady";
 import { formatClock, formatDay, formatTick } from "../ui/times";
@@ -233,16 +234,17 @@ function useBands({ view, ready, filters }: BandsProps) {
 export function Bands(props: BandsProps) {
   const { view, of, marker = NO_MARKER } = props;
   const { data: catalog } = useQuery(catalogQuery);
-  const { found, error, refetch } = useBands(props);
+  const { found, error, errorUpdatedAt, refetch } = useBands(props);
+  const failure = useFailure({ data: found.answers[0], error, errorUpdatedAt, refetch });
   const [cursor] = useState(createCursor);
   const zoom = useSteady(view.actions.zoom);
   const zoomOut = useSteady(view.actions.zoomOut);
   const [average] = found.answers;
   if (average === undefined) {
-    if (error === null) return <BandsWaiting />;
+    if (failure === null) return <BandsWaiting />;
     return (
       <section className="panel bands-failed">
-        <ErrorState failure={toFailure(error)} onRetry={refetch} />
+        <ErrorState failure={toFailure(failure)} onRetry={refetch} />
       </section>
     );
   }

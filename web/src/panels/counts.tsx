@@ -64,6 +64,8 @@ export interface CountsProps {
 
 export function Counts({ sums, catalog }: CountsProps) {
   const { health, total } = sums;
+  const unknown = health.unknown === 0 ? "" : `, ${formatNumber(health.unknown)} unknown`;
+  const calm = (words: string) => (total === 0 ? "none has reported yet" : words);
   return (
     <section className="panel counts" aria-label={`Health of ${formatNumber(total)} GPUs`}>
       <Count
@@ -71,21 +73,23 @@ export function Counts({ sums, catalog }: CountsProps) {
         word="Healthy"
         count={health.healthy}
         total={total}
-        why={`of ${countOf(total, "GPU")} on ${countOf(sums.hosts, "host")}`}
+        why={`of ${countOf(total, "GPU")} on ${countOf(sums.hosts, "host")}${unknown}`}
       />
       <Count
         tone="warn"
         word="Degraded"
         count={health.degraded}
         total={total}
-        why={health.degraded === 0 ? "nothing is found wrong" : sayReasons(health.reasons, "degraded")}
+        why={health.degraded === 0 ? calm("nothing is found wrong") : sayReasons(health.reasons, "degraded")}
       />
       <Count
         tone="bad"
         word="Unavailable"
         count={health.unavailable}
         total={total}
-        why={health.unavailable === 0 ? "every GPU can be used" : sayReasons(health.reasons, "unavailable")}
+        why={
+          health.unavailable === 0 ? calm("every GPU can be used") : sayReasons(health.reasons, "unavailable")
+        }
       />
       <Load sums={sums} catalog={catalog} />
     </section>

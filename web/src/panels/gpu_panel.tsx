@@ -59,9 +59,11 @@ export interface GpuPanelProps {
   /** GPUs of the answer that belong here; all where it is left out. */
   only?: (gpu: Gpu) => boolean;
   leaveOut?: readonly string[];
+  /** What is said where there is none; an empty fleet where it is left out. */
+  none?: string;
 }
 
-function Rows({ list, view, height, only, leaveOut }: GpuPanelProps & { list: GpuList }) {
+function Rows({ list, view, height, only, leaveOut, none }: GpuPanelProps & { list: GpuList }) {
   const { data: catalog } = useQuery(catalogQuery);
   const find = view.params.get("q") ?? "";
   const here = useMemo(() => (only === undefined ? list.gpus : list.gpus.filter(only)), [list, only]);
@@ -69,6 +71,7 @@ function Rows({ list, view, height, only, leaveOut }: GpuPanelProps & { list: Gp
   const offset = useMemo(() => platformOffset(list.meta, newestOf(list.gpus)), [list]);
   const now = view.now + offset;
   const columns = useMemo(() => gpuColumns(catalog, now, leaveOut), [catalog, now, leaveOut]);
+  if (here.length === 0 && none !== undefined) return <p className="panel-note">{none}</p>;
   if (here.length === 0) {
     return (
       <Empty title="No GPU has reported yet" command="secondsight up --simulate 200x8">

@@ -1,6 +1,7 @@
 /** Keep a fault of one page from taking the frame with it. */
 
 import { Component, type ReactNode } from "react";
+import { Main } from "./main";
 
 interface Props {
   children: ReactNode;
@@ -21,7 +22,7 @@ export class Boundary extends Component<Props, State> {
     const { message } = this.state;
     if (message === null) return this.props.children;
     return (
-      <main>
+      <Main>
         <section className="panel">
           <div className="state" role="alert">
             <h1>This page broke</h1>
@@ -34,7 +35,7 @@ export class Boundary extends Component<Props, State> {
             </button>
           </div>
         </section>
-      </main>
+      </Main>
     );
   }
 }

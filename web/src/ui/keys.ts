@@ -5,8 +5,10 @@ import { useEffect, useRef } from "react";
 /** Actions by the key's name in lower case: "l", "/", "escape". */
 export type KeyMap = Record<string, () => void>;
 
+/** True where letters belong to what has the focus: fields and lists to choose from, not sliders and boxes. */
 function isTyping(target: EventTarget | null): boolean {
-  return target instanceof HTMLInputElement || target instanceof HTMLTextAreaElement;
+  if (target instanceof HTMLInputElement) return !["range", "checkbox", "radio"].includes(target.type);
+  return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
 function hasModifier(event: KeyboardEvent): boolean {

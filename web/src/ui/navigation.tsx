@@ -26,9 +26,11 @@ function href(): string {
 export function navigate(to: string, how: { replace?: boolean; zoomed?: boolean } = {}): void {
   if (to === href()) return;
   const state = { zoomed: how.zoomed ?? false };
+  const isOther = to.split("?")[0] !== location.pathname;
   if (how.replace === true) history.replaceState(history.state, "", to);
   else history.pushState(state, "", to);
   dispatchEvent(new Event(CHANGED));
+  if (isOther) scrollTo(0, 0);
 }
 
 /** True where the entry before this one is the window that was zoomed into. */

@@ -3,6 +3,7 @@
 import { type ReactNode, useEffect, useState } from "react";
 import { fixedParams, moved } from "../model/window";
 import { type KeyMap, useKeys } from "./keys";
+import { Main } from "./main";
 import { navigate, withParams } from "./navigation";
 import { type KeyHelp, Shortcuts } from "./shortcuts";
 import { type Health, TopBar } from "./top_bar";
@@ -51,7 +52,7 @@ export function Page({ title, shortTitle, view, health, up, keys, keyHelp, child
         link={withParams(view.place, fixedParams(span.from, span.to))}
         health={health}
       />
-      <main>{children}</main>
+      <Main label={title}>{children}</Main>
       <Shortcuts open={sheet} onClose={() => setSheet(false)} more={keyHelp ?? []} />
     </>
   );

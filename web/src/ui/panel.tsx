@@ -1,6 +1,6 @@
 /** A panel: its head, which does not move between states, and its body, which says the state it is in. */
 
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useRef } from "react";
 import { toFailure } from "./failure";
 import { DisconnectedBadge, ErrorState, Skeleton } from "./states";
 
@@ -36,6 +36,17 @@ export function Panel({ title, sub, tools, className, children }: PanelProps) {
   );
 }
 
+/** Why there is no answer; it stays while the same is asked for again, so that nothing jumps between two tries. */
+export function useFailure({ data, error, errorUpdatedAt }: Answering<unknown>): Error | null {
+  const last = useRef<Error | null>(null);
+  const isTriedAgain = error === null && data === undefined && errorUpdatedAt > 0;
+  const failure = isTriedAgain ? last.current : error;
+  useEffect(() => {
+    last.current = failure;
+  });
+  return failure;
+}
+
 export interface AnsweredProps<T> {
   query: Answering<T>;
   waitsFor: string;
@@ -45,9 +56,10 @@ export interface AnsweredProps<T> {
 
 /** The body of a panel once its answer is there; until then its outline, or why there is none. */
 export function Answered<T>({ query, waitsFor, height, children }: AnsweredProps<T>) {
+  const failure = useFailure(query);
   if (query.data !== undefined) return children(query.data);
-  if (query.error !== null) {
-    return <ErrorState failure={toFailure(query.error)} onRetry={() => void query.refetch()} />;
+  if (failure !== null) {
+    return <ErrorState failure={toFailure(failure)} onRetry={() => void query.refetch()} />;
   }
   return <Skeleton height={height} waitsFor={waitsFor} rows />;
 }

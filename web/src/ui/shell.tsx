@@ -3,6 +3,7 @@
 import { type ReactNode, useState } from "react";
 import { useDialog } from "./dialog";
 import { Icon, type IconName } from "./icon";
+import { SkipLink } from "./main";
 import { Link } from "./navigation";
 import { type Theme, useTheme } from "./theme";
 
@@ -105,6 +106,7 @@ function More({ pages, current, who, onSignOut }: Omit<ShellProps, "children">) 
 export function Shell({ pages, current, who, onSignOut, children }: ShellProps) {
   return (
     <div className="shell">
+      <SkipLink />
       <nav className="rail" aria-label="Pages">
         <div className="brand">
           <Icon name="pulse" size={18} />

@@ -8,7 +8,7 @@ import { Plot } from "../../chart/plot";
 import { TimeAxis } from "../../chart/time_axis";
 import { sayValue } from "../../ui/rows_table";
 import { formatClock, formatTick } from "../../ui/times";
-import { formatNumber } from "../../ui/units";
+import { formatTicks, unitWord } from "../../ui/units";
 import { type ChartData, chartOf } from "./chart_data";
 
 const HEIGHT_PX = 220;
@@ -34,7 +34,7 @@ function Lines({ data }: { data: Extract<ChartData, { kind: "lines" }> }) {
       completeThrough: null,
       staleSince: null,
       limit: null,
-      ticks: (values) => values.map((value) => formatNumber(value, Math.abs(value) < 10 ? 1 : 0)),
+      ticks: (values) => formatTicks(values, data.metric, data.unit),
     }),
     [data],
   );
@@ -64,18 +64,22 @@ function Lines({ data }: { data: Extract<ChartData, { kind: "lines" }> }) {
 function Bars({ data }: { data: Extract<ChartData, { kind: "bars" }> }) {
   const shown = data.bars.slice(0, BARS_MAXIMUM);
   const most = Math.max(...shown.map((bar) => Math.abs(bar.value)), Number.EPSILON);
+  const unit = unitWord(data.unit);
   return (
-    <ol className="bars" aria-label={data.label}>
-      {shown.map((bar) => (
-        <li key={bar.name}>
-          <span>{bar.name}</span>
-          <span className="bar-of" aria-hidden="true">
-            <i style={{ width: `${(Math.abs(bar.value) / most) * 100}%` }} />
-          </span>
-          <b>{sayValue(bar.value)}</b>
-        </li>
-      ))}
-    </ol>
+    <>
+      <p className="chart-of">{data.label}</p>
+      <ol className="bars" aria-label={data.label}>
+        {shown.map((bar) => (
+          <li key={bar.name}>
+            <span title={bar.name}>{bar.name}</span>
+            <span className="bar-of" aria-hidden="true">
+              <i style={{ width: `${(Math.abs(bar.value) / most) * 100}%` }} />
+            </span>
+            <b>{[sayValue(bar.value), unit].filter(Boolean).join("\u00a0")}</b>
+          </li>
+        ))}
+      </ol>
+    </>
   );
 }
 

@@ -4,8 +4,15 @@ import type { WireAskTable } from "../../api/wire";
 import type { Cell, Columns } from "../../model/columns";
 
 export type ChartData =
-  | { kind: "lines"; names: string[]; columns: Columns; x: [number, number]; label: string }
-  | { kind: "bars"; bars: { name: string; value: number }[]; label: string };
+  | ({ kind: "lines"; names: string[]; columns: Columns; x: [number, number] } & Told)
+  | ({ kind: "bars"; bars: { name: string; value: number }[] } & Told);
+
+/** What the figures of a chart are of. */
+interface Told {
+  metric: string;
+  unit: string;
+  label: string;
+}
 
 const LINES_MAXIMUM = 5;
 
@@ -24,6 +31,11 @@ function instantOf(value: Row[number] | undefined): number | null {
   return Number.isFinite(ms) ? ms : null;
 }
 
+function told(table: WireAskTable, figure: number): Told {
+  const { name = "", unit = "", words = "" } = table.columns[figure] ?? {};
+  return { metric: name, unit, label: words };
+}
+
 /** The column whose every row is a time; -1 where there is none. */
 function timeColumn(table: WireAskTable): number {
   return table.columns.findIndex(
@@ -39,10 +51,10 @@ function lines(table: WireAskTable, time: number, figure: number): ChartData {
   const keys = table.columns.flatMap((column, at) =>
     table.keys.includes(column.name) && at !== time ? [at] : [],
   );
-  const label = table.columns[figure]?.words ?? "";
+  const of = told(table, figure);
   const cells = new Map<string, Map<number, Cell>>();
   for (const row of table.rows) {
-    const name = nameOf(row, keys) || label;
+    const name = nameOf(row, keys) || of.label;
     const line = cells.get(name) ?? new Map<number, Cell>();
     const value = row[figure];
     line.set(instantOf(row[time]) ?? 0, typeof value === "number" ? value : null);
@@ -53,7 +65,7 @@ function lines(table: WireAskTable, time: number, figure: number): ChartData {
   const values = Object.fromEntries(
     names.map((name) => [name, ts.map((at) => cells.get(name)?.get(at) ?? null)]),
   );
-  return { kind: "lines", names, columns: { ts, values }, x: [ts[0] ?? 0, ts.at(-1) ?? 1], label };
+  return { kind: "lines", names, columns: { ts, values }, x: [ts[0] ?? 0, ts.at(-1) ?? 1], ...of };
 }
 
 export function chartOf(table: WireAskTable, chart: string): ChartData | null {
@@ -67,5 +79,5 @@ export function chartOf(table: WireAskTable, chart: string): ChartData | null {
     const value = row[figure];
     return typeof value === "number" ? [{ name: nameOf(row, keys), value }] : [];
   });
-  return { kind: "bars", bars, label: table.columns[figure]?.words ?? "" };
+  return { kind: "bars", bars, ...told(table, figure) };
 }

@@ -61,13 +61,13 @@ function bandLines(metric: string, unit: string, series: readonly Series[], colu
   return { lines, values };
 }
 
-function lineOf(summary: SeriesSummary, metric: WireMetric | undefined): RowLine {
+function lineOf(summary: SeriesSummary, label: string, metric: WireMetric | undefined): RowLine {
   const { series, stroke } = summary;
   return {
     metric: series.metric,
     unit: series.unit,
     column: series.column,
-    label: series.label || metric?.name || series.metric,
+    label: label || metric?.name || series.metric,
     stroke: stroke ?? "ghost",
     width: stroke === null ? 0.75 : 1.25,
     isQuiet: stroke === null,
@@ -78,10 +78,21 @@ function ghostsOf(lines: readonly RowLine[], columns: Columns): RowLine[] {
   return lines.flatMap((line) => {
     const column = `${line.column ?? ""}${BEFORE}`;
     if (!(column in columns.values)) return [];
-    return [
-      { ...line, column, label: `${line.label}, before`, dash: [4, 3], width: 1, stroke: "ghost" as const },
-    ];
+    const label = `was ${line.label.split(" · ").at(-1) ?? ""}`;
+    const head = `${line.label}, before`;
+    return [{ ...line, column, label, head, dash: [4, 3], width: 1, stroke: "ghost" as const }];
   });
+}
+
+/** Labels without what all of them say in the same place. */
+export function toldApart(labels: readonly string[]): string[] {
+  const split = labels.map((label) => label.split(" · "));
+  const [first = []] = split;
+  const isAlike = first.map((word, at) => split.every((words) => words[at] === word));
+  if (labels.length < 2 || split.some((words) => words.length !== first.length)) return [...labels];
+  return split.map(
+    (words, index) => words.filter((_, at) => !isAlike[at]).join(" · ") || (labels[index] ?? ""),
+  );
 }
 
 /** Series by their mean, greatest first; the first five have a colour. */
@@ -131,7 +142,8 @@ export function explore(
       Object.assign(values, band.values);
       specs.push({ ...shared, lines: band.lines });
     } else {
-      const lines = mine.map((each) => lineOf(each, metric));
+      const labels = toldApart(mine.map((each) => each.series.label));
+      const lines = mine.map((each, at) => lineOf(each, labels[at] ?? "", metric));
       const quiet = lines.filter((line) => line.isQuiet === true);
       const named = lines.filter((line) => line.isQuiet !== true);
       specs.push({ ...shared, lines: [...quiet, ...named, ...ghostsOf(named, all)] });

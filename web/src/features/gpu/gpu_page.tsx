@@ -12,6 +12,7 @@ import { TimelinePanel } from "../../panels/rows/timeline_panel";
 import { CopyAs, toCurl } from "../../ui/copy_as";
 import { keysBeside } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
+import { useFailure } from "../../ui/panel";
 import { keepWindow, toggleTable, useView, type View, withOffset } from "../../ui/view";
 import { Dossier } from "./dossier";
 import { GpuHeader, titleOf, Verdict } from "./gpu_header";
@@ -66,6 +67,7 @@ export function GpuPage({ id }: { id: string }) {
   const { data: catalog } = useQuery(catalogQuery);
   const events = useQuery(eventsQuery({ gpu: id, window: plain.window, limit: EVENTS }));
   const answer = telemetry.data;
+  const isUnknown = useFailure(gpu) !== null && gpu.data === undefined;
   const view = withOffset(plain, offsetOf(answer));
   const peers = usePeers(gpu.data?.host);
   const places = peers.map((peer) => ({
@@ -98,8 +100,8 @@ export function GpuPage({ id }: { id: string }) {
         <GpuHeader gpu={gpu.data} id={id} view={view} siblings={siblings} />
         <CopyAs forms={forms(id, view)} />
       </div>
-      <Verdict gpu={gpu.data} columns={answer?.columns} catalog={catalog} ageMs={ageMs} />
-      <div className="gpu-body">
+      {!isUnknown && <Verdict gpu={gpu.data} columns={answer?.columns} catalog={catalog} ageMs={ageMs} />}
+      <div className={isUnknown ? "gpu-body alone" : "gpu-body"}>
         <TimelinePanel
           title="Time line"
           query={telemetry}
@@ -114,9 +116,9 @@ export function GpuPage({ id }: { id: string }) {
             hint: "This GPU sent nothing in this time. A wider range may hold its last samples; the gaps page says why there are no newer ones.",
           }}
         />
-        {gpu.error === null && (
+        {!isUnknown && (
           <aside className="side" aria-label="About this GPU">
-            <Peers peers={peers} isAwaited={gpu.error === null} id={id} view={view} catalog={catalog} />
+            <Peers peers={peers} id={id} view={view} catalog={catalog} />
             <Dossier gpu={gpu.data} id={id} view={view} catalog={catalog} />
           </aside>
         )}

@@ -40,15 +40,14 @@ function Peer({ gpu, isThis, view, catalog }: PeerProps) {
 
 export interface PeersProps {
   peers: readonly Gpu[];
-  /** Their place is kept until they come. */
-  isAwaited: boolean;
   id: string;
   view: View;
   catalog: Catalog | undefined;
 }
 
-export function Peers({ peers, isAwaited, id, view, catalog }: PeersProps) {
-  if (peers.length < 2 && (peers.length === 1 || !isAwaited)) return null;
+/** Their place is kept until they come. */
+export function Peers({ peers, id, view, catalog }: PeersProps) {
+  if (peers.length === 1) return null;
   return (
     <section className="panel">
       <div className="panel-head">

@@ -144,7 +144,13 @@ export function WorkPage({ kind, name }: { kind: Kind; name: string }) {
           </TimelinePanel>
         )}
       </Lag>
-      <GpuPanel query={gpus} view={view} height={308} only={only} />
+      <GpuPanel
+        query={gpus}
+        view={view}
+        height={308}
+        only={only}
+        none={`No GPU is held by this ${kind} now.`}
+      />
     </Page>
   );
 }

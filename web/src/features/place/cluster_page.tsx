@@ -15,7 +15,7 @@ import { PlaceCounts, PlaceHead, PlaceLists } from "../../panels/place_frame";
 import { sumsOf } from "../../panels/sums";
 import { keysBeside, type Siblings, type Step } from "../../ui/crumbs";
 import { Page } from "../../ui/page";
-import { type Answering, Panel } from "../../ui/panel";
+import { type Answering, Panel, useFailure } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { Table } from "../../ui/table";
 import { type Column, compareNames, parseSort } from "../../ui/table_sort";
@@ -140,6 +140,7 @@ function Filled({ cluster, rack, view, query, gpus, only }: FilledProps) {
   const filters = useMemo(() => filtersOf(cluster, rack, gpus), [cluster, rack, hosts]);
   const { lasting } = useFindings(filters);
   const racks = namesOf(gpus, (gpu) => gpu.rack);
+  const failure = useFailure(query);
   return (
     <>
       <MapPanel
@@ -150,7 +151,7 @@ function Filled({ cluster, rack, view, query, gpus, only }: FilledProps) {
         gpus={byId}
         {...(onlyCell === undefined ? {} : { only: onlyCell })}
       />
-      {(query.data !== undefined || query.error === null) && (
+      {(query.data !== undefined || failure === null) && (
         <Bands
           ready={query.isFetched && gpus.length > 0}
           filters={filters}

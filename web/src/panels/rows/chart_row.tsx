@@ -9,6 +9,8 @@ import { formatValue } from "../../ui/units";
 import { columnOf, type RowLine, type RowSpec, unitOfLine } from "./spec";
 import { namedLines, type Timeline, toPicture, toSentence } from "./timeline";
 
+const BETWEEN = " · ";
+
 export interface ChartRowProps {
   spec: RowSpec;
   view: Timeline;
@@ -32,11 +34,26 @@ interface GutterLineProps {
   at: number | null;
 }
 
+/** A name that is cut, where it has to be, before its last piece, as names of one place begin alike. */
+function Name({ label }: { label: string }) {
+  const at = label.lastIndexOf(BETWEEN);
+  if (at < 0) return <span title={label}>{label}</span>;
+  return (
+    <span className="parted" title={label}>
+      <span>{label.slice(0, at)}</span>
+      <span>
+        {BETWEEN}
+        {label.slice(at + BETWEEN.length)}
+      </span>
+    </span>
+  );
+}
+
 function GutterLine({ line, view, catalog, at }: GutterLineProps) {
   return (
     <div className="gutter-line">
       <i style={{ background: `var(--${line.stroke})` }} />
-      <span title={line.label}>{line.label}</span>
+      <Name label={line.label} />
       <b>{formatValue(valueAt(view, columnOf(line), at), line.metric, unitOfLine(line, catalog))}</b>
     </div>
   );

@@ -16,6 +16,8 @@ export interface EventLaneProps {
 }
 
 const DAY_MS = 86_400_000;
+/** The least room in which the time under a label is whole. */
+const LABEL_PX = 72;
 
 export const EventLane = memo(function EventLane({ events, x, onPick }: EventLaneProps) {
   const { host, width } = useWidth();
@@ -32,17 +34,17 @@ export const EventLane = memo(function EventLane({ events, x, onPick }: EventLan
         </div>
       </div>
       <div ref={host} className="event-lane">
-        {marks.map(({ event, left, more, labelPx }) => (
+        {marks.map(({ event, left, more, labelPx, isFlipped }) => (
           <button
             key={event.key}
             type="button"
-            className={`event-mark ${toneOf(event)}`}
+            className={`event-mark ${toneOf(event)}${isFlipped ? " flipped" : ""}`}
             style={{ left: left + GUTTER_PX.left, maxWidth: Math.max(labelPx, 12) }}
             title={`${clock(event.at)} ${titleOf(event)}${more > 0 ? `, and ${more} more beside it` : ""}`}
             onClick={() => onPick(event)}
           >
             <Shape tone={toneOf(event)} />
-            <span className={labelPx >= 48 ? "event-label" : "hidden"}>
+            <span className={labelPx >= LABEL_PX ? "event-label" : "hidden"}>
               {titleOf(event)}
               {more > 0 && ` +${more}`}
               <small>{clock(event.at)}</small>

@@ -12,6 +12,18 @@ describe("placeEvents", () => {
     ]);
     expect(marks[0]?.labelPx).toBe(394);
   });
+  it("turns the label of a mark at the right edge round where there is room for it", () => {
+    const flipped = (...seconds: number[]) =>
+      placeEvents(
+        seconds.map((each) => at(each)),
+        [0, 100_000],
+        1000,
+      ).map((mark) => mark.isFlipped);
+    expect(flipped(99)).toEqual([true]);
+    expect(flipped(40, 99)).toEqual([false, true]);
+    expect(flipped(88, 99)).toEqual([false, false]);
+    expect(flipped(40, 70)).toEqual([false, false]);
+  });
   it("leaves out what is beside the window", () => {
     expect(placeEvents([at(-1), at(100)], [0, 100_000], 1000)).toEqual([]);
   });

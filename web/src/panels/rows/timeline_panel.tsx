@@ -8,7 +8,7 @@ import { createCursor } from "../../chart/cursor";
 import { TimeAxis } from "../../chart/time_axis";
 import { toFailure } from "../../ui/failure";
 import type { Answering } from "../../ui/panel";
-import { Broken } from "../../ui/panel";
+import { Broken, useFailure } from "../../ui/panel";
 import { Segment } from "../../ui/segment";
 import { Badge, Empty, ErrorState, Skeleton, StaleBadge } from "../../ui/states";
 import { useSteady } from "../../ui/steady";
@@ -141,9 +141,10 @@ function toldAnything({ values }: Timeline["columns"]): boolean {
 function Body(props: TimelinePanelProps & { timeline: Timeline | undefined; isTable: boolean }) {
   const { data: catalog } = useQuery(catalogQuery);
   const { timeline, isTable, query, specs, none, events } = props;
+  const failure = useFailure(query);
   if (timeline === undefined) {
-    if (query.error === null) return <Waiting specs={specs} />;
-    return <ErrorState failure={toFailure(query.error)} onRetry={() => void query.refetch()} />;
+    if (failure === null) return <Waiting specs={specs} />;
+    return <ErrorState failure={toFailure(failure)} onRetry={() => void query.refetch()} />;
   }
   if (!toldAnything(timeline.columns) && events.length === 0) {
     return <Empty title={none.title}>{none.hint}</Empty>;
