@@ -17,7 +17,7 @@ from secondsight.clock import ManualClock
 from secondsight.errors import Retryable
 from secondsight.process.balance import differences
 from secondsight.process.deadletter import drop_letters
-from secondsight.replay.again import places_between, tell_again
+from secondsight.replay.again import places_between, records_of_files, tell_again
 from secondsight.replay.journal import Journal
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
@@ -290,6 +290,7 @@ def test_operators_see_the_letters_of_their_tenant_with_their_bytes(
         assert main(["replay", "--from", str(START), *ends]) == 1
         out = capsys.readouterr().out
         assert "3 are still refused: unknown_metric" in out
+        assert "(of host-7)" in out
         assert "dry run" in out
         assert main(["events", "--from", str(NOW_MS - 1000), *ends]) == 0
         assert "0 of 0" in capsys.readouterr().out
@@ -340,8 +341,8 @@ def test_frames_of_the_log_are_told_again_and_what_was_lost_is_there_again(site:
         before = {table: one.rows(table, "* EXCEPT (version)") for table in ("gpu_1s", "gpu_30s")}
         assert before["gpu_1s"]
         root, told = one.run.config.data / "log", ledger(one)
-        places = list(places_between(root, clock, 0, NOW_MS + 10**8))
-        assert not list(places_between(root, clock, 0, NOW_MS - 10**8))
+        places = list(places_between(records_of_files(root, clock), 0, NOW_MS + 10**8))
+        assert not list(places_between(records_of_files(root, clock), 0, NOW_MS - 10**8))
         for table in before:
             one.store.query(f"ALTER TABLE {table} DELETE WHERE 1 SETTINGS mutations_sync = 1")
         one.stop()

@@ -21,7 +21,9 @@ from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.consumer import RESTARTS_MAXIMUM, KafkaConsumer
 from secondsight.log.kafka.reader import KafkaReader
 from secondsight.log.kafka.writer import KafkaWriter
-from secondsight.log.topics import Topic
+from secondsight.log.topics import Topic, ingest_topic
+from secondsight.replay.again import places_between, records_of_brokers
+from secondsight.wire.envelope import Envelope, RecordType, encode_envelope
 from tls_fixture import needs_openssl
 
 pytestmark = [
@@ -240,6 +242,30 @@ def test_a_reader_from_the_end_sees_what_is_appended_from_then_on(log):
     assert reader.poll(1 << 20, 1.0) == Polled((), tuple(range(PARTITIONS)))
     writer.append([(str(number).encode(), b"new") for number in range(9)])
     assert values(drain(log, reader, 9)) == [b"new"] * 9
+
+
+def test_a_log_is_told_again_from_a_time_to_its_end_as_it_is_now(log):
+    config, topic = log.config, ingest_topic(PARTITIONS)
+    open_topics(config, [topic])
+    writer = KafkaWriter(config, topic)
+    log.closing.append(writer)
+    frame, other = (
+        encode_envelope(Envelope(kind, "t", "eu", "c", 1, b"x")) for kind in (RecordType.FRAME, RecordType.REFUSED)
+    )
+    writer.append([(b"%d" % number, frame) for number in range(9)])
+    first = list(records_of_brokers(config, 0))
+    from_ms = max(record.append_time_ms for record in first) + 1
+    while SystemClock().now_ms() <= from_ms:
+        pass
+    writer.append([(b"%d" % number, one) for number in range(9) for one in (frame, other)])
+    everything = records_of_brokers(config, 0)
+    next(everything)
+    writer.append([(b"later", frame)])
+    assert len(first) == 9
+    assert len(list(everything)) == 26
+    assert {record.append_time_ms >= from_ms for record in records_of_brokers(config, from_ms)} == {True}
+    assert len(list(places_between(records_of_brokers(config, from_ms), from_ms, 2**62))) == 10
+    assert list(places_between(records_of_brokers(config, 2**50), 2**50, 2**62)) == []
 
 
 def test_brokers_that_are_not_there_are_named():

@@ -14,7 +14,7 @@ from secondsight.administer.shell import AddCommand, AddServer, Commands, now_ms
 from secondsight.errors import Rejected
 
 if TYPE_CHECKING:
-    from secondsight.contracts import Store
+    from secondsight.contracts import LogRecord, Store
     from secondsight.replay.again import Place
 
 
@@ -45,6 +45,9 @@ def add_replays(replay: argparse.ArgumentParser, add: AddCommand, add_server: Ad
         "secondsight replay log --from 2026-10-01T08:00Z --to 2026-10-01T10:00Z --token-file data/tokens/operator",
     )
     add_server(telling)
+    telling.add_argument(
+        "--config", type=Path, metavar="FILE", help="the gateway's settings: [gateway.kafka] says where the log is"
+    )
     forcing = add(
         actions,
         "rollup",
@@ -95,13 +98,12 @@ def _store(arguments: argparse.Namespace) -> int:
 def _log(arguments: argparse.Namespace) -> int:
     from collections import Counter
 
-    from secondsight.clock import SystemClock
     from secondsight.replay.again import places_between, tell_again
     from secondsight.replay.journal import Journal
 
     from_ms, to_ms = _range(arguments)
-    clock, outcomes = SystemClock(), Counter[str]()
-    places = list(places_between(arguments.data / "log", clock, from_ms, to_ms))
+    outcomes = Counter[str]()
+    places = list(places_between(_records(arguments, from_ms), from_ms, to_ms))
 
     def send_some(some: "Sequence[Place]") -> None:
         outcomes.update(
@@ -115,6 +117,22 @@ def _log(arguments: argparse.Namespace) -> int:
         sys.stderr.write("\n")
     left = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()) if outcome != "replayed")
     return say(f"told {told:,} of {len(places):,} frames once more" + (f"; left out: {left}" if left else ""))
+
+
+def _records(arguments: argparse.Namespace, from_ms: int) -> "Iterator[LogRecord]":
+    """Give the records of the log that the gateway's settings name; without settings those of the platform's."""
+    from secondsight.clock import SystemClock
+    from secondsight.config import build, read_settings
+    from secondsight.gateway.config import GatewayConfig
+    from secondsight.replay.again import records_of_brokers, records_of_files
+
+    own = arguments.data / "run" / "config.toml"
+    path = arguments.config or (own if own.exists() else None)
+    settings = {"data": arguments.data} | read_settings(path, os.environ, "gateway")
+    kafka = build(GatewayConfig, settings, "gateway").kafka
+    if kafka is not None:
+        return records_of_brokers(kafka, from_ms)
+    return records_of_files(arguments.data / "log", SystemClock())
 
 
 def _rollup(arguments: argparse.Namespace) -> int:

@@ -5,13 +5,15 @@ by cell, beside what is stored and what comes meanwhile. So a range may be told 
 times. Frames of the last minutes that the processor remembers it passes over.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from secondsight.clock import Clock
+from secondsight.contracts import LogRecord
 from secondsight.errors import Rejected
+from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.tail import Tail, end_offsets
-from secondsight.log.topics import INGEST_TOPIC
+from secondsight.log.topics import INGEST_TOPIC, ingest_topic
 from secondsight.replay.journal import Journal
 from secondsight.wire.envelope import RecordType, decode_envelope
 
@@ -26,8 +28,15 @@ Progress = Callable[[str, int, int], None]
 """Is told: what it is about, pieces of it that are told, pieces in all."""
 
 
-def places_between(root: Path, clock: Clock, from_ms: int, to_ms: int) -> Iterator[Place]:
-    """Give the places of frames that were admitted in [from, to), as far as the log reaches now.
+def places_between(records: Iterable[LogRecord], from_ms: int, to_ms: int) -> Iterator[Place]:
+    """Give the places of frames that were admitted in [from, to)."""
+    for record in records:
+        if from_ms <= record.append_time_ms < to_ms and _is_frame(record.value):
+            yield record.partition, record.offset
+
+
+def records_of_files(root: Path, clock: Clock) -> Iterator[LogRecord]:
+    """Give the records of an embedded log, as far as it reaches now.
 
     Raises:
         Retryable: The log cannot be read.
@@ -42,10 +51,24 @@ def places_between(root: Path, clock: Clock, from_ms: int, to_ms: int) -> Iterat
             for record in records:
                 if record.offset + 1 >= left.get(record.partition, 0):
                     left.pop(record.partition, None)
-                if from_ms <= record.append_time_ms < to_ms and _is_frame(record.value):
-                    yield record.partition, record.offset
+                yield record
     finally:
         tail.close()
+
+
+def records_of_brokers(config: KafkaConfig, from_ms: int) -> Iterator[LogRecord]:
+    """Give the records of a log in Kafka that were appended at this time or later, as far as it reaches now.
+
+    Raises:
+        Retryable: The brokers are away.
+    """
+    from secondsight.log.kafka.reader import KafkaReader  # only where the extra is installed
+
+    reader = KafkaReader(config, ingest_topic(), from_ms=from_ms)
+    try:
+        yield from reader.through()
+    finally:
+        reader.close()
 
 
 def tell_again(places: Sequence[Place], send: Send, journal: Journal, progress: Progress) -> int:

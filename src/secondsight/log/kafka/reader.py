@@ -1,15 +1,17 @@
-"""Read all partitions of a Kafka topic without a group: from the beginning, or from the end as it is now."""
+"""Read all partitions of a Kafka topic without a group: from the beginning, a time, or the end as it is now."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import confluent_kafka as kafka
 
-from secondsight.contracts import Polled
+from secondsight.contracts import LogRecord, Polled
 from secondsight.errors import Permanent, Retryable
 from secondsight.log.kafka.config import KafkaConfig
 from secondsight.log.kafka.fetch import Fetched
 from secondsight.log.kafka.trouble import Trouble, error_of, new_client
 from secondsight.log.topics import Topic
+
+THROUGH_BYTES = 16 << 20
 
 
 class KafkaReader:
@@ -17,16 +19,17 @@ class KafkaReader:
 
     Args:
         from_end: Begin at what is appended from now on, instead of at the first record.
+        from_ms: Begin at what was appended at this time or later, epoch ms.
     """
 
-    def __init__(self, config: KafkaConfig, topic: Topic, *, from_end: bool = False) -> None:
+    def __init__(self, config: KafkaConfig, topic: Topic, *, from_end: bool = False, from_ms: int = 0) -> None:
         self._config = config
         self._name = config.prefix + topic.name
         self._trouble = Trouble(config)
         self._fetched = Fetched(self._name, self._trouble)
         told = {"group.id": f"{config.prefix}reader", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
         self._consumer = new_client(kafka.Consumer, config, self._trouble, told)
-        self._from_end = from_end
+        self._from_end, self._from_ms = from_end, from_ms
         self._next: dict[int, int] = {}
 
     def poll(self, max_bytes: int, wait_seconds: float) -> Polled:
@@ -47,6 +50,19 @@ class KafkaReader:
         self._next.update({record.partition: record.offset + 1 for record in records})
         return Polled(records, tuple(sorted(self._next)))
 
+    def through(self) -> Iterator[LogRecord]:
+        """Give all records from the beginning on that are there now.
+
+        Raises:
+            Retryable: The brokers are away.
+        """
+        self._assign()
+        ends = {number: self._ends(number)[1] for number in self._next}
+        while any(self._next[number] < end for number, end in ends.items()):
+            for record in self.poll(THROUGH_BYTES, 0.0).records:
+                if record.offset < ends[record.partition]:
+                    yield record
+
     def commit(self, offsets: Mapping[int, int]) -> None:
         """Refuse: what has no group has no offsets.
 
@@ -62,11 +78,19 @@ class KafkaReader:
     def _assign(self) -> None:
         try:
             topic = self._consumer.list_topics(self._name, timeout=self._config.open_seconds).topics[self._name]
-            begin = {number: self._ends(number)[self._from_end] for number in topic.partitions}
+            begin = {number: self._begin(number) for number in topic.partitions}
             self._consumer.assign([kafka.TopicPartition(self._name, *place) for place in begin.items()])
         except kafka.KafkaException as error:
             raise self._trouble.failure(f"topic {self._name} cannot be read", error_of(error)) from error
         self._next = begin
+
+    def _begin(self, number: int) -> int:
+        low, high = self._ends(number)
+        if not self._from_ms:
+            return high if self._from_end else low
+        asked = [kafka.TopicPartition(self._name, number, self._from_ms)]
+        (found,) = self._consumer.offsets_for_times(asked, timeout=self._config.open_seconds)
+        return found.offset if found.offset >= 0 else high
 
     def _is_behind(self) -> bool:
         """Tell whether the topic holds records that were not given yet."""
