@@ -3,10 +3,15 @@
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from query_fixture import scope_of
 from secondsight.live.block import Batch, Column, LiveBlock, batch_of, memory_of, packed
 from secondsight.live.names import Pairs
+from secondsight.live.shape import OWNER, SERIES, raw_shape
+from secondsight.live.table import LiveTable
+from secondsight.model import EntityKind
 
 Key = tuple[int, int]
 Kept = dict[Key, tuple[int, int, int | None]]
@@ -70,3 +75,26 @@ def test_a_pair_has_one_number_and_keeps_it(seed: int) -> None:
     assert {code: key for key, code in known.items()} == dict(
         enumerate(zip(pairs.firsts.tolist(), pairs.seconds.tolist(), strict=True))
     )
+
+
+def rows_with_map(second: int, kind: pa.DataType) -> pa.Table:
+    """Return one stored row of one second, with a map of a type."""
+    told = {name: [f"{name}-1"] for name in (*SERIES, *OWNER)} | {"part": [""]}
+    numbers = {name: [1] for name in ("version_hi", "version_lo", "interval_ms", "source_rank")}
+    at = pa.array([second * 1000], pa.timestamp("ms", "UTC"))
+    columns = {name: pa.array(values) for name, values in told.items()}
+    columns |= {name: pa.array(values, pa.uint64()) for name, values in numbers.items()}
+    return pa.table(columns | {"event_time": at, "quality": pa.array([[("gpu_power_watts", second)]], kind)})
+
+
+def test_maps_are_joined_whether_a_stream_or_a_statement_told_them() -> None:
+    table = LiveTable(raw_shape(EntityKind.GPU))
+    table.begin(0, ["gpu_power_watts"])
+    table.trust()
+    never_absent = pa.field("value", pa.uint32(), nullable=False)
+    for second, kind in enumerate((pa.map_(pa.string(), pa.uint32()), pa.map_(pa.string(), never_absent))):
+        table.add(rows_with_map(second, kind))
+    reading = table.reading(scope_of("tenant_id-1"), ["gpu_power_watts"], {}, 0, 30_000)
+    assert reading is not None
+    [block] = reading.blocks
+    assert block.column("quality").values.to_pylist() == [[("gpu_power_watts", second)] for second in range(2)]

@@ -230,8 +230,14 @@ class LiveTable:
             values = _times(values)
         elif not pa.types.is_map(kind):
             values = values.to_numpy(zero_copy_only=False)
-        values = packed(values) if isinstance(values, np.ndarray) else values.take(pa.array(np.arange(len(values))))
+        values = packed(values) if isinstance(values, np.ndarray) else _map(values)
         return Column(None if rows is None else rows.astype(np.int32), values)
+
+
+def _map(values: Any) -> Any:
+    """Return maps apart from the rows they came with, of one type whether a stream or a statement told them."""
+    own = values.take(pa.array(np.arange(len(values))))
+    return pa.MapArray.from_arrays(own.offsets, own.keys, own.items)
 
 
 def _plain(part: Any) -> NDArray[np.bool_]:
