@@ -67,7 +67,7 @@ def raw_row(at_ms: int, entity: str = "GPU-a", **cells: Any) -> Row:
 
 def _version(cells: Mapping[str, Any], quality: Mapping[str, int], stamp: int) -> tuple[int, int]:
     values = [value for value in cells.values() if value is not None]
-    bits = sum(values) & ((1 << 56) - 1)
+    bits = sum(value % (1 << 16) if value < 0 else value for value in values) & ((1 << 56) - 1)
     ranks = 9 * len(values) + len(quality)
     return len(values) << 48 | (ranks & 0xFFFFFF) << 24 | bits >> 32, (bits & 0xFFFFFFFF) << 32 | stamp
 

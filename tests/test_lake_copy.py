@@ -265,9 +265,10 @@ PIECES = st.fixed_dictionaries(
     optional={
         "gpu_power_watts": st.integers(0, 5),
         "gpu_temperature_celsius": st.integers(-3, 3),
-        "gpu_energy_joules_total": st.sampled_from([0, 1, (1 << 63) + 5, (1 << 64) - 1]),
+        "gpu_energy_joules_total": st.sampled_from([0, 1, (1 << 63) + 5, (1 << 63) + (1 << 40)]),
     },
 ).filter(bool)
+"""Whose greater values have the greater versions: those hold the sum of values, less what 56 bits do not hold."""
 KEYS = st.tuples(st.sampled_from("ab"), st.sampled_from([0, 1000, HOUR_MS, DAY_MS]))
 STEPS = st.one_of(
     st.tuples(st.just("write"), st.lists(st.tuples(KEYS, PIECES), min_size=1, max_size=5)),
