@@ -134,6 +134,7 @@ def grow(data: Path, shape: Shape) -> Filled:
             name, took = getattr(step, "__name__", "lake"), time.monotonic() - began
             print(f"made: {name}, {took:.0f} s, {_cpu_seconds() - used:.0f} s of CPU", flush=True)
         print(made.summary(), flush=True)
+        shutil.rmtree(data / "log")  # the next processor would read the end of the templates again
         return Filled(made.end_s * 1000, cold_s * 1000)
     finally:
         store.close()
