@@ -48,6 +48,9 @@ class Through:
     ) -> dict[tuple[str, Place], int]:
         """Return (table, cluster) -> the end of the last window before which none is lacking, in ms.
 
+        A cluster that has just come is complete up to its first row in coarser tables too, so that it does not keep
+        readers of a whole fleet from these.
+
         Args:
             now_ms: Wall time.
             written: Up to when rollups of 30 s are written.
@@ -61,6 +64,7 @@ class Through:
         for level in LEVELS:
             for kind in EntityKind:
                 table, source = rollup_table(kind, level.name), rollup_table(kind, level.source)
+                self._places[table] |= self._places.get(source, set())
                 for place in self._places[table]:
                     known = found.get((source, place), written.get(place, now_ms))
                     end_ms = min(now_ms - wait_ms[level.name], known, first.get((table, place), now_ms))
