@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated
 from urllib.parse import quote
 
@@ -66,8 +67,8 @@ def fleet(services: Shared, scope: Reader) -> FleetAnswer:
 def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Query()]) -> GpuPage:
     """Return GPUs in order of cluster, host and index."""
     filters = parse_filters({name: getattr(asked, name) for name in ("cluster", "host", "job", "team")})
-    statuses = _checked_status(asked.status)
-    wanted = _checked_health(asked.health)
+    statuses = _checked("status", asked.status, Status)
+    wanted = _checked("health", asked.health, Health)
     now = services.fleet.read(scope)
     verdicts = services.health.read(now, scope)
     found = [
@@ -149,28 +150,16 @@ def _gpu_page(
     )
 
 
-def _checked_health(text: str) -> frozenset[str]:
-    """Return the verdicts of a list.
+def _checked(name: str, text: str, legal: type[StrEnum]) -> frozenset[str]:
+    """Return the words of a list.
 
     Raises:
-        Rejected(bad_health): One is none.
+        Rejected(bad_health, bad_status): One is none of the legal ones.
     """
-    names = frozenset(words_of(text))
-    if not names <= set(Health):
-        raise Rejected("bad_health", f"health cannot be {text[:80]!r}", f"legal: {', '.join(Health)}")
-    return names
-
-
-def _checked_status(text: str) -> frozenset[str]:
-    """Return the statuses of a list.
-
-    Raises:
-        Rejected(bad_status): One is none.
-    """
-    names = frozenset(words_of(text))
-    if not names <= set(Status):
-        raise Rejected("bad_status", f"status cannot be {text[:80]!r}", f"legal: {', '.join(Status)}")
-    return names
+    words = frozenset(words_of(text))
+    if not words <= set(legal):
+        raise Rejected(f"bad_{name}", f"{name} cannot be {text[:80]!r}", f"legal: {', '.join(legal)}")
+    return words
 
 
 def _admits(filters: Filters, gpu: GpuNow) -> bool:

@@ -205,20 +205,22 @@ def _sums_of(table: Any, metric: Metric) -> Any:
 
     What is stored of them is right but for a multiple of 2^64, and at least the least value for all that it covers.
     """
-    column = table[f"{metric.name}_sum"]
-    if column.type == wide.TYPE or not may_wrap(metric, WINDOW_MS):
-        return column
-    covered = numbers_of(table, "covered_ms").tolist()
-    for rows, numbers in [_by_key(table, "covered_other").get(metric.name, ((), ()))]:
-        for row, number in zip(rows, numbers, strict=True):
-            covered[row] = int(number)
+    total, low, high = (table[f"{metric.name}_{suffix}"] for suffix in ("sum", "min", "max"))
+    if total.type == wide.TYPE or not may_wrap(metric, WINDOW_MS):
+        return total
+    covered = numbers_of(table, "covered_ms")
+    other = _by_key(table, "covered_other").get(metric.name)
+    if other is not None:
+        covered[other[0]] = other[1]
+    greatest = max(abs(_COMPUTE.min(low).as_py() or 0), abs(_COMPUTE.max(high).as_py() or 0))
+    if greatest * int(covered.max(initial=0)) < 1 << 63:
+        return total
     least = [
-        None if low is None else low * time
-        for low, time in zip(table[f"{metric.name}_min"].to_pylist(), covered, strict=True)
+        None if each is None else each * time for each, time in zip(low.to_pylist(), covered.tolist(), strict=True)
     ]
     exact = [
-        None if low is None else low + (total - low & _MASK_64)
-        for total, low in zip(column.to_pylist(), least, strict=True)
+        None if each is None else each + (stored - each & _MASK_64)
+        for stored, each in zip(total.to_pylist(), least, strict=True)
     ]
     return pa.chunked_array([pa.array([None if each is None else Decimal(each) for each in exact], wide.TYPE)])
 

@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from secondsight.catalog.metric import Metric
-from secondsight.rollup.merge import KEY, Key, Sketches
+from secondsight.rollup.merge import KEY, WINDOW_MS, Key, Sketches
 from secondsight.rollup.sketch import gather
 from secondsight.store.bins import bins_of
 
 SERIES = ("host_id", "entity", "part", "collector_id")
-WINDOW_MS = 30_000
 
 I64 = NDArray[np.int64]
 Rows = NDArray[np.intp]
