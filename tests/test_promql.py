@@ -46,10 +46,11 @@ NAMES = {
     "DCGM_FI_DEV_PSTATE": "gpu_performance_state",
 }
 OWNER = {"job": "j1", "team": "ml"}
-STEPPED = [
-    case for case in EXPRESSIONS if not any(word in case["query"] for word in ("@", "time()", "quantile_over_time"))
-]
-"""What is of its own time is another one a step later; sketches of windows are no quantiles of seconds."""
+BY_SECOND = ("quantile_over_time", "irate", "delta", "deriv", "stdvar_o", "stddev_o", "predict_", ":")
+STEPPED = [case for case in EXPRESSIONS if not any(word in case["query"] for word in ("@", "time()", *BY_SECOND))]
+"""What is of its own time is another one a step later; functions of single seconds see the step's own second, and
+subqueries have steps of their own, each of which sees the windows that have ended, as `peer` says."""
+SECONDLY = [case for case in EXPRESSIONS if any(word in case["query"] for word in BY_SECOND)]
 
 
 def stored(number: int, second: int) -> dict[str, float]:
@@ -163,14 +164,18 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 def asked(port: int, path: str, **params: Any) -> Any:
     """Ask a Prometheus, whose ranges hold their start in its second version and do not in its third, as here."""
-    params["query"] = re.sub(r"\[(\d+)([sm])\]", _without_start, params["query"])
+    params["query"] = re.sub(r"\[(\d+)([sm])(:\w*)?\]", _without_start, params["query"])
     address = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(params)}"
     with urllib.request.urlopen(address, timeout=30) as answer:
         return json.loads(answer.read())["data"]
 
 
 def _without_start(found: re.Match[str]) -> str:
-    return f"[{int(found[1]) * (60_000 if found[2] == 'm' else 1_000) - 1}ms]"
+    return f"[{int(found[1]) * (60_000 if found[2] == 'm' else 1_000) - 1}ms{found[3] or ''}]"
+
+
+def peers_own(case: dict[str, Any]) -> dict[str, str]:
+    return {"query": case.get("peer", case["query"])}
 
 
 def series_of(data: Any) -> dict[tuple[tuple[str, str], ...], dict[float, float]]:
@@ -205,7 +210,7 @@ class TestBesideAPrometheus:
         params = {"query": case["query"], "time": AT / 1000}
         compare(
             site.data("query", **params),
-            asked(peer, "query", **params),
+            asked(peer, "query", **params | peers_own(case)),
             case.get("within", 1e-9),
             by=case.get("by", 1e-9),
         )
@@ -213,7 +218,7 @@ class TestBesideAPrometheus:
     def test_at_every_second(self, site: Site, peer: int, case: dict[str, Any]) -> None:
         start = AT // 1000 - (0 if "within" in case else 190)  # a rate beside a gap is another one there
         params = {"query": case["query"], "start": start, "end": start + 60, "step": "1"}
-        got, wanted = site.data("query_range", **params), asked(peer, "query_range", **params)
+        got, wanted = site.data("query_range", **params), asked(peer, "query_range", **params | peers_own(case))
         compare(got, wanted, case.get("within", 1e-9), by=case.get("by", 1e-9))
 
 
@@ -223,6 +228,13 @@ def test_at_steps_it_sees_the_windows_that_have_ended(site: Site, peer: int, cas
     got = site.data("query_range", query=case["query"], start=start, end=end, step="30s")
     wanted = asked(peer, "query_range", query=case["query"], start=start - 1, end=end - 1, step="30s")
     compare(got, wanted, case.get("within", 1e-9), shift=1, by=case.get("by", 1e-9))
+
+
+@pytest.mark.parametrize("case", SECONDLY, ids=lambda case: case["query"])
+def test_at_steps_it_sees_every_second(site: Site, peer: int, case: dict[str, Any]) -> None:
+    params = {"query": case["query"], "start": AT // 1000 - 190, "end": AT // 1000 + 200, "step": "30s"}
+    got, wanted = site.data("query_range", **params), asked(peer, "query_range", **params | peers_own(case))
+    compare(got, wanted, case.get("within", 1e-9), by=case.get("by", 1e-9))
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["query"])

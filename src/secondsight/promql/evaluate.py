@@ -16,12 +16,17 @@ from secondsight.promql.aggregate import OFFERED, aggregated, quantile, ranked
 from secondsight.promql.binary import Matching, combined
 from secondsight.promql.functions import absent, applied
 from secondsight.promql.labels import Matcher, matcher
-from secondsight.promql.matrix import Labels, Matrix, Value
-from secondsight.promql.over_time import latest, over_time, quantile_over_time
+from secondsight.promql.matrix import I64, Labels, Matrix, Value, nothing, unique, without_name
+from secondsight.promql.over_time import latest, over_time, predict_linear, quantile_over_time
 from secondsight.promql.read import Reader, Sources, Steps, Wanted
+from secondsight.promql.samples import OF_STEPS, Function, at_each, predicted
+from secondsight.promql.samples import quantile as quantile_of
 
 LOOKBACK_MS = 300_000
 """How old the newest value of a series may be."""
+SUBQUERY_STEP_MS = 60_000
+"""How far apart the steps of a subquery are that says nothing of it."""
+SUBQUERY_STEPS_MAXIMUM = 11_000
 TEXT_MAXIMUM = 5_000
 DEPTH_MAXIMUM = 60
 RANGE_MAXIMUM_MS = 366 * 86_400_000
@@ -144,31 +149,63 @@ class _Evaluation:
 
     def _called(self, node: Any, depth: int) -> Value:
         name, arguments = str(node.func.name), list(node.args)
-        ranges = [place for place, one in enumerate(arguments) if _bare(one, promql_parser.MatrixSelector) is not None]
-        if ranges:
-            return self._of_range(name, arguments, ranges[0], depth)
+        for place, one in enumerate(arguments):
+            if _bare(one, promql_parser.MatrixSelector) is not None:
+                return self._of_range(name, arguments, place, depth)
+            if _bare(one, promql_parser.SubqueryExpr) is not None:
+                return self._of_subquery(name, arguments, place, depth)
         if name == "absent":
             return absent(self._vector(arguments[0], depth), _told(arguments[0]))
         return applied(name, [self.value(one, depth) for one in arguments], self._times_ms.astype(np.float64))
 
     def _of_range(self, name: str, arguments: Sequence[Any], place: int, depth: int) -> Value:
         node = _bare(arguments[place], promql_parser.MatrixSelector)
-        wanted = self._wanted(node.vector_selector, _ms(node.range))
+        wanted = self._wanted(node.vector_selector, _range_ms(node))
         if name == "absent_over_time":
             return absent(over_time(self._reader, "present_over_time", wanted), _told(node.vector_selector))
         if name == "quantile_over_time":
             return quantile_over_time(self._reader, self._constant(arguments[0], depth), wanted)
+        if name == "predict_linear":
+            return predict_linear(self._reader, self._constant(arguments[1], depth), wanted)
         return over_time(self._reader, name, wanted)
 
+    def _of_subquery(self, name: str, arguments: Sequence[Any], place: int, depth: int) -> Value:
+        node = _bare(arguments[place], promql_parser.SubqueryExpr)
+        function = self._function_of_steps(name, arguments, depth)
+        times, range_ms = self._instants(node), _range_ms(node)
+        step_ms = SUBQUERY_STEP_MS if node.step is None else _ms(node.step)
+        start = ((int(times.min()) - range_ms) // step_ms + 1) * step_ms
+        grid = np.arange(start, int(times.max()) + 1, step_ms, dtype=np.int64)
+        if grid.size > SUBQUERY_STEPS_MAXIMUM:
+            message = f"the subquery has over {SUBQUERY_STEPS_MAXIMUM} steps"
+            raise Rejected("promql_unsupported", message, "name wider steps behind the colon, or a shorter range")
+        if not grid.size:
+            return nothing(times.size)
+        inner = _Evaluation(self._reader.at(Steps(grid, step_ms)))._vector(node.expr, depth)
+        bounds = np.searchsorted(grid, times - range_ms, side="right"), np.searchsorted(grid, times, side="right")
+        figures = at_each(function, np.where(inner.there, inner.values, np.nan), grid, times, bounds)
+        labels = inner.labels if name == "last_over_time" else without_name(inner.labels)
+        return unique(Matrix(labels, figures, ~np.isnan(figures))).present()
+
+    def _function_of_steps(self, name: str, arguments: Sequence[Any], depth: int) -> Function:
+        if name == "quantile_over_time":
+            return quantile_of(self._constant(arguments[0], depth))
+        if name == "predict_linear":
+            return predicted(self._constant(arguments[1], depth))
+        if name not in OF_STEPS:
+            offered = ", ".join(sorted([*OF_STEPS, "predict_linear", "quantile_over_time"]))
+            raise Rejected("promql_unsupported", f"{name}() of a subquery is not offered", f"there are {offered}")
+        return OF_STEPS[name]
+
     def _wanted(self, node: Any, range_ms: int) -> Wanted:
+        return Wanted(node.name or "", _matchers(node), self._instants(node), range_ms)
+
+    def _instants(self, node: Any) -> I64:
+        """Return when a selector or a subquery is to be seen, one instant for each step."""
         times = self._times_ms
         if node.at is not None:
             times = np.full(times.size, self._at(node.at), np.int64)
-        if node.offset is not None:
-            times = times - _ms(node.offset)
-        if range_ms > RANGE_MAXIMUM_MS or range_ms < 1_000:
-            raise Rejected("promql_unsupported", "a range is of a second at least and of a year at most")
-        return Wanted(node.name or "", _matchers(node), times, range_ms)
+        return times if node.offset is None else times - _ms(node.offset)
 
     def _at(self, at: Any) -> int:
         if at.type == promql_parser.AtModifierType.Start:
@@ -208,7 +245,7 @@ class _Evaluation:
 
 
 _REFUSED = {
-    promql_parser.SubqueryExpr: "subqueries are not offered",
+    promql_parser.SubqueryExpr: "a subquery stands where a vector is wanted: put max_over_time() or the like around it",
     promql_parser.MatrixSelector: "a range stands where a vector is wanted: put a function such as rate() around it",
 }
 
@@ -218,6 +255,13 @@ def _bare(node: Any, kind: type) -> Any:
     while isinstance(node, promql_parser.ParenExpr):
         node = node.expr
     return node if isinstance(node, kind) else None
+
+
+def _range_ms(node: Any) -> int:
+    range_ms = _ms(node.range)
+    if range_ms > RANGE_MAXIMUM_MS or range_ms < 1_000:
+        raise Rejected("promql_unsupported", "a range is of a second at least and of a year at most")
+    return range_ms
 
 
 def _matching(modifier: Any) -> Matching:

@@ -1,23 +1,40 @@
 """Evaluate selectors, and functions of ranges, from windows on a grid."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from secondsight.errors import Rejected
+from secondsight.promql import samples
 from secondsight.promql.matrix import F64, I64, Bools, Matrix, without_name
 from secondsight.promql.read import Reader, Wanted, Windows
 from secondsight.query.aggregates import QUANTILES, Aggregate, legal_aggregates
 
-QUANTILE_CELLS_MAXIMUM = 20_000_000
 _SECONDS_PER_MS = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A function of the range behind each instant.
+
+    Attributes:
+        reads: Aggregates of windows that it needs.
+        evaluate: What it makes of them, shape (series, instants), NaN where there is nothing.
+        meant: An aggregate that has to have a meaning for the metric without being read.
+    """
+
+    name: str
+    reads: tuple[Aggregate, ...]
+    evaluate: Callable[[Windows, Wanted], F64]
+    meant: Aggregate | None = None
+    keeps_name: bool = False
 
 
 def latest(reader: Reader, wanted: Wanted) -> Matrix:
     """Return the newest value of each series at each instant, no older than the range."""
-    return _each(reader, wanted, lambda windows: _last(windows, wanted), (Aggregate.LAST,), keeps_name=True)
+    return _each(reader, wanted, _Function("the value", (Aggregate.LAST,), _last, keeps_name=True))
 
 
 def over_time(reader: Reader, name: str, wanted: Wanted) -> Matrix:
@@ -26,18 +43,15 @@ def over_time(reader: Reader, name: str, wanted: Wanted) -> Matrix:
     Raises:
         Rejected(promql_unsupported): The function has no meaning for a metric of this type, or is not offered.
     """
+    if name in samples.OF_SECONDS:
+        meant, function = samples.OF_SECONDS[name]
+        return _of_seconds(reader, wanted, name, function, meant)
     if name not in _FUNCTIONS:
-        offered = ", ".join(sorted([*_FUNCTIONS, "absent_over_time", "quantile_over_time"]))
+        others = ("absent_over_time", "predict_linear", "quantile_over_time")
+        offered = ", ".join(sorted([*_FUNCTIONS, *samples.OF_SECONDS, *others]))
         raise Rejected("promql_unsupported", f"{name}() is not offered", f"of ranges there are {offered}")
-    aggregates, evaluate = _FUNCTIONS[name]
-    return _each(
-        reader,
-        wanted,
-        lambda windows: evaluate(windows, wanted),
-        aggregates,
-        keeps_name=name == "last_over_time",
-        function=name,
-    )
+    reads, evaluate = _FUNCTIONS[name]
+    return _each(reader, wanted, _Function(name, reads, evaluate, keeps_name=name == "last_over_time"))
 
 
 def quantile_over_time(reader: Reader, share: float, wanted: Wanted) -> Matrix:
@@ -50,43 +64,45 @@ def quantile_over_time(reader: Reader, share: float, wanted: Wanted) -> Matrix:
     if reader.steps.is_single and share in kept:
         aggregate = kept[share]
         return _each(
-            reader, wanted, lambda windows: windows.figures[aggregate], (aggregate,), function="quantile_over_time"
+            reader,
+            wanted,
+            _Function("quantile_over_time", (aggregate,), lambda windows, _: windows.figures[aggregate]),
         )
-    wanted = replace(wanted, by_second=True)
-    return _each(
-        reader,
-        wanted,
-        lambda windows: _quantile(windows, wanted, share),
-        (Aggregate.LAST,),
-        function="quantile_over_time",
-    )
+    return _of_seconds(reader, wanted, "quantile_over_time", samples.quantile(share), Aggregate.AVG)
 
 
-def _each(
-    reader: Reader,
-    wanted: Wanted,
-    evaluate: Callable[[Windows], F64],
-    aggregates: Sequence[Aggregate],
-    *,
-    keeps_name: bool = False,
-    function: str = "",
-) -> Matrix:
+def predict_linear(reader: Reader, ahead_seconds: float, wanted: Wanted) -> Matrix:
+    """Return the value at a time after each instant, by the line through the seconds in the range behind it.
+
+    Raises:
+        Rejected(promql_unsupported): As `over_time`, or it would need too many seconds.
+    """
+    return _of_seconds(reader, wanted, "predict_linear", samples.predicted(ahead_seconds), Aggregate.AVG)
+
+
+def _of_seconds(reader: Reader, wanted: Wanted, name: str, function: samples.Function, meant: Aggregate) -> Matrix:
+    def evaluate(windows: Windows, wanted: Wanted) -> F64:
+        values = windows.figures[Aggregate.LAST]
+        return samples.at_each(function, values, windows.ends_ms, wanted.times_ms, _bounds(windows, wanted))
+
+    return _each(reader, replace(wanted, by_second=True), _Function(name, (Aggregate.LAST,), evaluate, meant))
+
+
+def _each(reader: Reader, wanted: Wanted, function: _Function) -> Matrix:
     """Evaluate every metric that the selector names, and put their series together."""
     steps = reader.steps.times_ms.size
     labels, values = [], [np.zeros((0, steps))]
     for reading in reader.readings(wanted.name, wanted.matchers):
-        lacks = [each for each in aggregates if each not in legal_aggregates(reading.metric)]
-        if lacks:
-            legal = ", ".join(legal_aggregates(reading.metric))
-            message = (
-                f"{function or 'the value'} of {reading.name} has no meaning: it is a {reading.metric.rollup.value}"
-            )
-            raise Rejected("promql_unsupported", message, f"it has {legal}")
-        windows = reader.windows(wanted, reading, aggregates)
+        legal = legal_aggregates(reading.metric)
+        needed = function.reads if function.meant is None else (*function.reads, function.meant)
+        if not set(needed) <= set(legal):
+            message = f"{function.name} of {reading.name} has no meaning: it is a {reading.metric.rollup.value}"
+            raise Rejected("promql_unsupported", message, f"it has {', '.join(legal)}")
+        windows = reader.windows(wanted, reading, function.reads)
         labels += windows.labels
-        values.append(evaluate(windows))
+        values.append(function.evaluate(windows, wanted))
     together = np.concatenate(values)
-    found = Matrix(labels if keeps_name else without_name(labels), together, ~np.isnan(together))
+    found = Matrix(labels if function.keeps_name else without_name(labels), together, ~np.isnan(together))
     return found.present()
 
 
@@ -148,22 +164,6 @@ def _of(aggregate: Aggregate, operation: Any = np.add) -> Callable[[Windows, Wan
 def _present(windows: Windows, wanted: Wanted) -> F64:
     seen: Bools = ~np.isnan(_last(windows, wanted))
     return np.where(seen, 1.0, np.nan)
-
-
-def _quantile(windows: Windows, wanted: Wanted, share: float) -> F64:
-    figures = windows.figures[Aggregate.LAST]
-    starts, stops = _bounds(windows, wanted)
-    if int((stops - starts).sum()) * figures.shape[0] > QUANTILE_CELLS_MAXIMUM:
-        message = "the quantile would look at too many seconds"
-        raise Rejected("promql_unsupported", message, "name fewer GPUs, a shorter range or wider steps")
-    found = np.full((figures.shape[0], starts.size), np.nan)
-    for step, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
-        some = figures[:, start:stop]
-        rows = np.flatnonzero(~np.isnan(some).all(axis=1)) if some.size else np.zeros(0, np.intp)
-        found[rows, step] = np.nanquantile(some[rows], min(max(share, 0.0), 1.0), axis=1)
-    if not 0 <= share <= 1:
-        found = np.where(np.isnan(found), found, np.inf if share > 1 else -np.inf)
-    return found
 
 
 _FUNCTIONS: dict[str, tuple[tuple[Aggregate, ...], Callable[[Windows, Wanted], F64]]] = {

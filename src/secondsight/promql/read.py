@@ -5,6 +5,7 @@ its very instant. A single step reads the range behind it as one window.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Protocol
@@ -113,6 +114,12 @@ class Reader:
         self._sources = sources
         self._scope = scope
         self._owners = tuple(group for name, group in OWNERS.items() if name in named)
+
+    def at(self, steps: Steps) -> "Reader":
+        """Return a reader for other steps; what is said of the data's worth gathers in the same place."""
+        other = copy(self)
+        other.steps = steps
+        return other
 
     def readings(self, name: str, matchers: Sequence[Matcher]) -> list[Reading]:
         """Return what a selector's name, or its condition on `__name__`, stands for.
@@ -239,7 +246,7 @@ def _width(wanted: Wanted, steps: Steps) -> int:
     span_ms = int(wanted.times_ms[-1] - wanted.times_ms[0]) + wanted.range_ms
     least = next(width for over, width in COARSE if span_ms > over)
     if wanted.by_second and least > SECOND_MS:
-        message = "a quantile is taken over single seconds, and over so long a range they are not read"
+        message = "the function is of single seconds, and over so long a range they are not read"
         raise Rejected("promql_unsupported", message, "ask for two hours at most")
     if wanted.by_second or steps.is_single:
         return SECOND_MS
