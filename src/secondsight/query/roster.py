@@ -254,6 +254,12 @@ def carriers(metric: Metric, universe: Universe, stretches: Stretches, held: Hel
     return np.where(has(delivered), delivered, others)
 
 
+def lacking(carrying: Bools, stretches: Stretches, held: HeldArrays) -> int:
+    """Return how many of those that carry a metric hold less of it than was due."""
+    there = np.where(held.there, held.slots, 0)
+    return int((carrying & (there < _due_slots(stretches, held))).sum())
+
+
 def coverage_of(
     universe: Universe,
     carrying: Bools,

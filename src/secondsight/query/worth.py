@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 
 from secondsight.query.coverage import Coverage, Key, Lack
-from secondsight.query.gapreader import BESIDE_MAXIMUM, WINDOW_MS
+from secondsight.query.gapreader import BESIDE_LACKING, BESIDE_MAXIMUM, WINDOW_MS
 from secondsight.query.grouped import Grouped
 from secondsight.query.plan import SeriesPlan
 from secondsight.query.roster import (
@@ -16,6 +16,7 @@ from secondsight.query.roster import (
     Universe,
     carriers,
     coverage_of,
+    lacking,
     unlisted,
     with_unlisted,
 )
@@ -107,17 +108,20 @@ def worth_of(found: Sequence[Grouped], rosters: Rosters, roster: Roster, asked: 
     shares = [_share(one, rosters.universe(roster, one.entities), whole, asked) for one in by_metric.values()]
     coverage = reduce(Coverage.plus, [share.coverage({}) for share in shares])
     if coverage.expected != coverage.stored:
-        lacks = asked.lacks() if _may_look(plan, whole) else None
+        lacks = asked.lacks() if _may_look(plan, whole, shares) else None
         coverage = reduce(Coverage.plus, [share.coverage(lacks) for share in shares])
     new = {name for share in shares for name in share.new()}
     first_ms = int(whole.from_ms[whole.there].min()) if whole.there.any() else None
     return Worth(coverage, len(new), first_ms)
 
 
-def _may_look(plan: SeriesPlan, whole: Stretches) -> bool:
-    """Tell whether gaps may be looked for, before a list of all entities is made that tells the same."""
+def _may_look(plan: SeriesPlan, whole: Stretches, shares: Sequence["_Share"]) -> bool:
+    """Tell whether gaps may be looked for, before a list of all entities is made that tells the same.
+
+    Where a processor lags, all of a fleet lacks what is due.
+    """
     windows = int(whole.there.sum()) * (plan.span.to_ms - plan.span.from_ms) // WINDOW_MS
-    return windows <= BESIDE_MAXIMUM
+    return windows <= BESIDE_MAXIMUM and max(share.lacking for share in shares) <= BESIDE_LACKING
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,11 @@ class _Share:
 
     def coverage(self, lacks: Mapping[str, Lack] | None) -> Coverage:
         return coverage_of(self.universe, self.carrying, self.known, self.held, lacks, counts_gaps=self.counts_gaps)
+
+    @property
+    def lacking(self) -> int:
+        """Return how many entities and parts lack some of what was due."""
+        return lacking(self.carrying, self.known, self.held)
 
     def new(self) -> list[str]:
         there = unlisted(self.every, self.held)
