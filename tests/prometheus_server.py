@@ -1,6 +1,8 @@
 """Run senders that are not ours: a real Prometheus, or vmagent, that scrapes over loopback and writes to a gateway."""
 
 import http.server
+import json
+import os
 import shutil
 import signal
 import socket
@@ -15,6 +17,9 @@ from pathlib import Path
 PROMETHEUS = shutil.which("prometheus")
 PROMTOOL = shutil.which("promtool")
 VMAGENT = shutil.which("vmagent")
+BUILD = Path(__file__).parents[1] / ".build"
+CURRENT = "v0.316.0"
+"""The module's version of a current Prometheus, which is 3.16."""
 WAIT_SECONDS = 60
 STOP_SECONDS = 20
 
@@ -67,22 +72,54 @@ def exporter(page: Callable[[], str]) -> Iterator[int]:
 
 
 @contextmanager
-def prometheus(folder: Path, exporter_port: int, gateway_port: int, token: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Prometheus that scrapes every second and writes on, in small requests."""
-    assert PROMETHEUS is not None
+def prometheus(
+    folder: Path, exporter_port: int, gateway_port: int, token: str, current: tuple[str, str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Prometheus that scrapes every second and writes on, in small requests.
+
+    Args:
+        current: Another program, and what its configuration says of scrapes and of remote write beyond the usual.
+    """
+    program, of_scrapes, of_writes = current or (PROMETHEUS, "", "")
+    assert program is not None
     config, secret = folder / "prometheus.yml", folder / "token"
     secret.write_text(token)
-    words = CONFIG + REMOTE_WRITE
+    words = CONFIG + of_scrapes + REMOTE_WRITE + of_writes
     config.write_text(words.format(exporter=exporter_port, gateway=gateway_port, token=secret))
     yield from _running(
         [
-            PROMETHEUS,
+            program,
             f"--config.file={config}",
             f"--storage.tsdb.path={folder / 'tsdb'}",
             f"--web.listen-address=127.0.0.1:{_free_port()}",
         ],
         folder,
     )
+
+
+def current_prometheus() -> str:
+    """Return the path of a current Prometheus; it is built from its module once, which takes minutes.
+
+    Raises:
+        LookupError: It cannot be built here.
+    """
+    program, go = BUILD / f"prometheus-{CURRENT}", shutil.which("go")
+    if program.exists():
+        return str(program)
+    if go is None:
+        raise LookupError("there is no go on this machine to build a current Prometheus with")
+    module = [go, "mod", "download", "-json", f"github.com/prometheus/prometheus@{CURRENT}"]
+    told = subprocess.run(module, capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise LookupError(f"the module of Prometheus cannot be had: {told.stderr[-200:]}")
+    source = BUILD / "prometheus-source"
+    shutil.copytree(json.loads(told.stdout)["Dir"], source, dirs_exist_ok=True, copy_function=shutil.copy)
+    command = [go, "build", "-mod=mod", "-tags=remove_all_sd", "-o", str(program), "./cmd/prometheus"]
+    own = {**os.environ, "GOWORK": "off"}
+    built = subprocess.run(command, cwd=source, env=own, capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise LookupError(f"Prometheus cannot be built: {built.stderr[-400:]}")
+    return str(program)
 
 
 @contextmanager

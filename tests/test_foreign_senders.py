@@ -13,7 +13,7 @@ import pytest
 
 from foreign_rig import CATALOGUE, Foreign
 from gateway_fixture import serving
-from prometheus_server import PROMETHEUS, VMAGENT, exporter, prometheus, vmagent, wait_until
+from prometheus_server import PROMETHEUS, VMAGENT, current_prometheus, exporter, prometheus, vmagent, wait_until
 from secondsight.clock import SystemClock
 
 BUILD = Path(__file__).parents[1] / ".build"
@@ -100,6 +100,29 @@ def test_prometheus_writes_every_scrape(tmp_path: Path) -> None:
         assert intervals[-1] == 1000
     assert "non-recoverable" not in log(tmp_path)
     assert not re.search(r"level=(error|warn).*remote", log(tmp_path))
+
+
+SECOND_VERSION = "    protobuf_message: io.prometheus.write.v2.Request\n"
+CUSTOM_BUCKETS = "    convert_classic_histograms_to_nhcb: true\n", f"    send_native_histograms: true\n{SECOND_VERSION}"
+"""Histograms of the classic kind are sent as native ones with bounds of their own."""
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("settings", [("", SECOND_VERSION), CUSTOM_BUCKETS], ids=["classic", "custom buckets"])
+def test_a_current_prometheus_writes_every_scrape(tmp_path: Path, settings: tuple[str, str]) -> None:
+    try:
+        program = current_prometheus()
+    except LookupError as why:
+        pytest.skip(str(why))
+    page = Page()
+    with exporter(page) as exporter_port, live_gateway(tmp_path / "data") as gateway:
+        with prometheus(tmp_path, exporter_port, gateway.run.port, gateway.token, (program, *settings)):
+            wait_until(lambda: page.given >= 6 and len(gateway.histograms()) >= 16, lambda: log(tmp_path))
+            seen = page.given
+            wait_until(lambda: energy_of(gateway) >= seen, lambda: log(tmp_path))
+        check_cells(gateway, seen)
+    assert not re.search(r"level=(ERROR|WARN).*remote", log(tmp_path)), log(tmp_path)
 
 
 @pytest.mark.skipif(VMAGENT is None, reason="there is no vmagent on this machine (Debian package victoria-metrics)")
