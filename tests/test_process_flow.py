@@ -1,3 +1,4 @@
+import math
 import random
 from dataclasses import replace
 
@@ -210,6 +211,35 @@ def test_a_poison_record_between_good_ones_stops_nobody(store, tenant):
     dead = store.query("SELECT code FROM dead_letters FINAL WHERE tenant_id = {t:String} ORDER BY code", {"t": tenant})
     assert dead.column("code").to_pylist() == ["bad_checksum", "bad_plan"]
     assert rig.log.committed == {0: 5}
+
+
+def test_floats_that_are_no_numbers_are_absent_and_said_to_be_out_of_range(store, tenant):
+    """Alone and among frames like it; no agent sends such."""
+    loss, step = "training_loss", "training_learning_rate"
+    rig = Rig(store)
+    values = [1.0, math.nan, math.inf, -math.inf, 3.0, 0.0]
+    for number, value in enumerate(values):
+        body = frame_bytes(
+            {("job-a", "", 0): {loss: value, step: 0.5}},
+            [T0 + 1000 * number],
+            kind=EntityKind.TRAINING,
+            sequence=number + 1,
+            inline=number == 0,
+        )
+        rig.send(body, tenant=tenant)
+    rig.settle()
+    rows = raw_rows(store, tenant, "training")
+    assert [row[loss] for row in rows] == [1.0, None, None, None, 3.0, 0.0]
+    assert [dict(row["quality"]) for row in rows] == [
+        {} if math.isfinite(value) else {loss: Quality.BAD_RANGE} for value in values
+    ]
+    (made,) = rollup_rows(store, tenant, "training")
+    assert made[f"{loss}_sum"] == 4000.0
+    assert (made["covered_ms"], made[f"{step}_sum"], dict(made["covered_other"])) == (6000, 3000.0, {loss: 3000})
+    told = store.query(
+        "SELECT outcome, sum(values) AS n FROM ledger FINAL WHERE tenant_id = {t:String} GROUP BY ALL", {"t": tenant}
+    )
+    assert {row["outcome"]: row["n"] for row in told.to_pylist()} == {"received": 9, "stored": 9}
 
 
 def test_columns_that_do_not_fit_the_catalogue_are_dead_letters_and_the_rest_is_stored(store, tenant):

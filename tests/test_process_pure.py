@@ -15,12 +15,13 @@ from secondsight.process.columns import layout_of, plan_schema
 from secondsight.process.counters import Pairs, increase_of
 from secondsight.process.enrich import FOREVER_MS, NOBODY, Allocations, Fact
 from secondsight.process.memory import memory_bytes
+from secondsight.process.misfits import with_sums
 from secondsight.process.percentile import weighted_p95
 from secondsight.process.pieces import Block, Origin, Piece
 from secondsight.process.spans import Span, is_due
 from secondsight.process.watermark import Progress
 from secondsight.process.window import Cells, Priors, Samples, roll_up
-from secondsight.wire.content import Column, Schema
+from secondsight.wire.content import Column, HistogramRows, Schema
 
 LAYOUT = layout_of(EntityKind.GPU, CATALOG.scalars(EntityKind.GPU))
 POWER = LAYOUT.place["gpu_power_watts"]
@@ -268,3 +269,14 @@ def test_memory_is_what_the_control_group_leaves(tmp_path, name, text, limit):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     assert memory_bytes(tmp_path) == (limit or memory_bytes(tmp_path / "nowhere"))
+
+
+def test_a_histogram_row_wants_a_sum_that_is_a_number():
+    def rows(*sums):
+        many = len(sums)
+        index = np.arange(many, dtype=np.uint32)
+        counts = np.ones((many, 2), np.uint64)
+        return HistogramRows(0, index, index.astype(np.uint16), counts, np.array(sums), np.zeros(many, np.int64))
+
+    assert with_sums(rows(1.0, np.nan, 2.0, np.inf)).entity_index.tolist() == [0, 2]
+    assert with_sums(rows()).sums.size == 0

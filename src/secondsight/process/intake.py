@@ -20,6 +20,7 @@ from secondsight.process.decode import FUTURE_MS, Decoded, DefinitionReader, Sub
 from secondsight.process.land import Row, Source, plan_row
 from secondsight.process.lander import Lander
 from secondsight.process.ledger import name_of
+from secondsight.process.misfits import numbers_alone
 from secondsight.process.restamp import Restamper
 from secondsight.process.sequences import Seen, frame_key
 from secondsight.process.stacks import MAX_MEMBERS, Likeness, Member, likeness, piles_of, sound_members
@@ -225,7 +226,7 @@ class Intake:
 
     def _take_alone(self, envelope: Envelope, position: Position, opened: OpenFrame, batch: Batch) -> None:
         world, view = self._world, opened.view
-        frame = read_frame(envelope.body, opened)
+        frame = numbers_alone(read_frame(envelope.body, opened))
         collector, progress = self._progress(envelope, position, view)
         plan = self._plan(opened)
         subjects = world.kinds[view.kind].subjects(collector, view.entities_hash, opened.entities)

@@ -17,10 +17,10 @@ from secondsight.process.land import (
     info_row,
     is_owned,
 )
-from secondsight.process.misfits import FUTURE_TIME, column_values, fitting, misfits, timely
+from secondsight.process.misfits import FUTURE_TIME, column_values, fitting, misfits, timely, with_sums
 from secondsight.process.tell import item_of_shed
 from secondsight.process.world import World
-from secondsight.wire.content import Event
+from secondsight.wire.content import Event, HistogramRows
 
 DECLARATION = "agent_shed"
 PAYLOAD_BYTES_PER_HOUR = 16 << 20
@@ -75,8 +75,18 @@ class Lander:
         for info in content.infos:
             landing.add("infos", info_row(source, info, attribute))
         for rows in content.histograms:
-            for row in histogram_rows(source, rows, attribute):
+            for row in histogram_rows(source, self._with_sums(rows, source, position), attribute):
                 landing.add("histograms_1s", row, row["version_lo"])
+
+    def _with_sums(self, rows: HistogramRows, source: Source, position: Position) -> HistogramRows:
+        """Return the rows of a histogram whose sum is a number; the others are dead letters."""
+        sound = with_sums(rows)
+        lost = len(rows.sums) - len(sound.sums)
+        if lost:
+            name = source.frame.content.schema.histograms[rows.column].metric
+            loss = Loss(DEAD_LETTER, "histogram_sum", f"{lost} of {name} have a sum that is no number", name, lost)
+            self.dead(lost_row(position, loss, source.envelope, source.frame.header))
+        return sound
 
     def _land_event(self, source: Source, event: Event, row: Row, position: Position, batch: Batch) -> None:
         landing = self._world.writer.landing

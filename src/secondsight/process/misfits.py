@@ -6,12 +6,15 @@ Scalar columns are judged once per schema, see `columns.py`; histograms, events 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from secondsight.catalog.index import Catalog
 from secondsight.catalog.metric import MetricType
-from secondsight.model import EntityKind
-from secondsight.wire.content import Content, Event, Info
+from secondsight.model import EntityKind, Quality
+from secondsight.wire.content import Content, Event, Frame, Group, HistogramRows, Info
 
 FUTURE_TIME = "future_time"
 
@@ -51,6 +54,54 @@ def fitting(content: Content, catalog: Catalog) -> Content:
         events=tuple(event for event in content.events if Item(MetricType.EVENT, event.metric) not in refused),
         infos=tuple(info for info in content.infos if Item(MetricType.INFO, info.metric) not in refused),
     )
+
+
+def numbers_alone(frame: Frame) -> Frame:
+    """Return a frame whose floats that are no numbers are absent, as out of range; no agent sends such."""
+    scalars = frame.content.scalars
+    if scalars is None:
+        return frame
+    bad = [_no_numbers(group) for group in scalars.groups]
+    if not any(map(np.any, bad)):
+        return frame
+    groups, cells = [], []
+    for group, wrong in zip(scalars.groups, bad, strict=True):
+        present = ~wrong if group.present is None else group.present & ~wrong
+        groups.append(replace(group, values=np.where(wrong, group.values.dtype.type(0), group.values), present=present))
+        column, row = np.nonzero(wrong)
+        cells.append(np.stack([column + group.first_column, row]))
+    column, row = np.concatenate(cells, axis=1)
+    listed = ~np.isin(_cells(scalars.quality_column, scalars.quality_row), _cells(column, row))
+    row, column = np.append(scalars.quality_row[listed], row), np.append(scalars.quality_column[listed], column)
+    quality = np.append(scalars.quality[listed], np.full(row.size - int(listed.sum()), Quality.BAD_RANGE, np.uint8))
+    made = replace(
+        scalars,
+        groups=tuple(groups),
+        quality_row=row.astype(np.uint32),
+        quality_column=column.astype(np.uint16),
+        quality=quality.astype(np.uint8),
+    )
+    return Frame(frame.header, replace(frame.content, scalars=made))
+
+
+def _no_numbers(group: Group) -> NDArray[np.bool_]:
+    """Tell which cells of a group have a value that is no number."""
+    if group.values.dtype.kind != "f":
+        return np.zeros(group.values.shape, np.bool_)
+    wrong: NDArray[np.bool_] = ~np.isfinite(group.values)
+    return wrong if group.present is None else wrong & group.present
+
+
+def _cells(column: NDArray[Any], row: NDArray[Any]) -> NDArray[np.int64]:
+    """Number cells by their place."""
+    return column.astype(np.int64) << 32 | row.astype(np.int64)
+
+
+def with_sums(rows: HistogramRows) -> HistogramRows:
+    """Return the rows of a histogram whose sum is a number."""
+    there = np.isfinite(rows.sums)
+    names = ("entity_index", "tick_index", "buckets", "sums", "start_times_ms")
+    return rows if there.all() else replace(rows, **{name: getattr(rows, name)[there] for name in names})
 
 
 def timely(content: Content, correction_ms: int, latest_ms: int) -> tuple[Content, Counter[tuple[str, str]]]:

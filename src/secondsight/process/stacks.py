@@ -17,7 +17,7 @@ from secondsight.wire.blocks import SCALARS
 from secondsight.wire.content import U8, Bools
 from secondsight.wire.envelope import Envelope
 from secondsight.wire.frame import OpenFrame
-from secondsight.wire.stacks import Stack, StackShape, read_stack, sound, stack_shape, tick_times
+from secondsight.wire.stacks import Stack, StackShape, finite, read_stack, sound, stack_shape, tick_times
 
 MAX_MEMBERS = 128
 """Frames read at once, so that their matrices stay in the processor's caches."""
@@ -75,8 +75,12 @@ def likeness(member: Member) -> Likeness | None:
 
 
 def sound_members(members: Sequence[Member], shape: StackShape) -> Bools:
-    """Tell which members hold what they announce."""
-    return sound([member.data for member in members], [member.opened.view for member in members], shape)
+    """Tell which members hold what they announce, and numbers alone."""
+    good = sound([member.data for member in members], [member.opened.view for member in members], shape)
+    chosen = [members[number] for number in np.flatnonzero(good).tolist()]
+    known = members[0].opened.known
+    good[good] = finite([member.data for member in chosen], [member.opened.view for member in chosen], known, shape)
+    return good
 
 
 def piles_of(

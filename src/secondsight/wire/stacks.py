@@ -109,6 +109,16 @@ def sound(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape)
     return good
 
 
+def finite(blocks: Sequence[bytes], views: Sequence[HeadView], known: KnownSchema, shape: StackShape) -> Bools:
+    """Tell which of some `sound` blocks have no float that is no number."""
+    good = np.ones(len(views), np.bool_)
+    if any(group.dtype.kind == "f" for layout in known.widths for group in layout.groups) and blocks:
+        groups = read_stack(blocks, views, known, shape).groups
+        for values in groups:
+            good &= np.isfinite(values).all(axis=(0, 2)) if values.dtype.kind == "f" else True
+    return good
+
+
 def values_by_tick(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape) -> I64:
     """Return how many values blocks of one shape have of each tick, shape (frames, ticks)."""
     plain = np.frombuffer(shape.codes, np.uint8)
