@@ -29,6 +29,72 @@ def roll_up(metrics, rows, width_ms=BASE_MS):
     return answer
 
 
+def roll_up_settled(metrics, rows, width_ms):
+    """Return {(host, entity, part, first collector, window start, attribution): row} of windows above the finest.
+
+    Of several collectors that tell a metric of an entity and part, each window of 30 s has the first by rank and name.
+    """
+    chains, groups = chains_of(rows), defaultdict(list)
+    own = {
+        (*series, metric.name): [row for row in chain if row[metric.name] is not None]
+        for series, chain in chains.items()
+        for metric in metrics
+    }
+    for row in sorted(rows, key=lambda row: row["event_time"]):
+        attribution = tuple(row[name] for name in ATTRIBUTION)
+        groups[place_of(row), row["event_time"] // width_ms * width_ms, attribution].append(row)
+    sources, fine = defaultdict(set), defaultdict(list)
+    for row in rows:
+        fine[place_of(row), row["event_time"] // BASE_MS].append(row)
+        sources[place_of(row), row["event_time"] // width_ms * width_ms].add((row["source_rank"], row["collector_id"]))
+    answer = {}
+    for (place, start, attribution), members in groups.items():
+        rank, collector = min(sources[place, start])
+        made = _settled_row(metrics, chains, own, members, fine)
+        answer[(*place, collector, start, attribution)] = made | {"source_rank": rank}
+    return answer
+
+
+def place_of(row):
+    return (row["host_id"], row["entity"], row["part"])
+
+
+def series_of(row):
+    return (*place_of(row), row["collector_id"])
+
+
+def times_of(rows):
+    return [row["event_time"] for row in rows]
+
+
+def _counts(row, fine, told):
+    """Tell whether a row is of the first collector in its window of 30 s that tells something of its entity, part."""
+    near = fine[place_of(row), row["event_time"] // BASE_MS]
+    ranks = defaultdict(list)
+    for other in near:
+        ranks[other["collector_id"]].append(other["source_rank"])
+    tellers = {other["collector_id"] for other in near if told(other)}
+    return row["collector_id"] == min(tellers, key=lambda collector: (min(ranks[collector]), collector))
+
+
+def _settled_row(metrics, chains, own, members, fine):
+    def is_mine(other):
+        return all(other[name] == members[0][name] for name in ATTRIBUTION)
+
+    counted = [row for row in members if _counts(row, fine, is_mine)]
+    made = _plain(members) | {
+        "samples": len(counted),
+        "source_samples": len(members),
+        "covered_ms": sum(_covered(times_of(chains[series_of(row)]), row) for row in counted),
+    }
+    for metric in metrics:
+        told = [row for row in members if row[metric.name] is not None]
+        inside = [row for row in told if _counts(row, fine, lambda other, n=metric.name: other[n] is not None)]
+        if inside:
+            _metric(made, metric, [own[(*series_of(row), metric.name)] for row in inside], inside)
+    return made
+
+
 def chains_of(rows):
     """Return {(host, entity, part, collector): rows in order of time}."""
     chains = defaultdict(list)
@@ -84,27 +150,33 @@ def _covered(times, row):
 
 def _row(metrics, own, chain, members):
     times = [row["event_time"] for row in chain]
-    made = {
+    made = _plain(members) | {
         "samples": len(members),
         "covered_ms": sum(_covered(times, row) for row in members),
-        "first_event_time": members[0]["event_time"],
-        "last_event_time": members[-1]["event_time"],
-        "interval_ms": max(row["interval_ms"] for row in members),
         "source_rank": min(row["source_rank"] for row in members),
-        **{name: {} for name in ("covered_other", "increase_other", "resets", "changes", "state_ms", "sketches")},
     }
     ids = {id(row) for row in members}
     for metric in metrics:
         inside = [row for row in own[metric.name] if id(row) in ids]
         if inside:
-            _metric(made, metric, own[metric.name], inside)
+            _metric(made, metric, [own[metric.name]] * len(inside), inside)
     return made
 
 
-def _metric(made, metric, own, inside):
+def _plain(members):
+    return {
+        "first_event_time": members[0]["event_time"],
+        "last_event_time": members[-1]["event_time"],
+        "interval_ms": max(row["interval_ms"] for row in members),
+        **{name: {} for name in ("covered_other", "increase_other", "resets", "changes", "state_ms", "sketches")},
+    }
+
+
+def _metric(made, metric, owns, inside):
+    """Add what rows give of a metric; each comes with the rows of its chain that have it."""
     name = metric.name
-    times = [row["event_time"] for row in own]
-    weights = [_covered(times, row) for row in inside]
+    times = {id(own): times_of(own) for own in owns}
+    weights = [_covered(times[id(own)], row) for own, row in zip(owns, inside, strict=True)]
     values = [row[name] for row in inside]
     weighted = list(zip(values, weights, strict=True))
     made[f"{name}_last"] = values[-1]
@@ -115,7 +187,8 @@ def _metric(made, metric, own, inside):
         made[f"{name}_min"], made[f"{name}_max"] = min(values), max(values)
     if metric.rollup is RollupSet.DISTRIBUTION:
         made["sketches"][name] = weighted
-    pairs = [(earlier, row) for row in inside if (earlier := before(own, row)) is not None]
+    near = ((before(own, row), row) for own, row in zip(owns, inside, strict=True))
+    pairs = [(earlier, row) for earlier, row in near if earlier is not None]
     if metric.rollup is RollupSet.INCREASE:
         made[f"{name}_first"] = values[0]
         _increase(made, metric, pairs)

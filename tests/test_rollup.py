@@ -1,6 +1,7 @@
 """Rollups of 5 min, 1 h and 1 d equal what is worked out from the stored raw rows, whatever came when."""
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ class Site:
         raw = read(self.store, "gpu_1s", self.tenant)
         for level in levels:
             width_ms = WIDTHS[level]
-            expected = process_oracle.roll_up(metrics, raw, width_ms)
+            expected = process_oracle.roll_up_settled(metrics, raw, width_ms)
             found = {key_of(row): row for row in read(self.store, f"gpu_{level}", self.tenant, "samples > 0")}
             assert found.keys() == expected.keys(), level
             products = products_of(self.store, self.tenant)
@@ -191,6 +192,52 @@ def test_what_did_not_change_is_not_made_again(store, tenant):
     site.rig.clock.move(100)
     assert again.step() == 0
     assert again.waiting == 0
+
+
+HANDED = [  # (start, end, collector, source, every, metrics), in seconds
+    ("one after the other", [(0, 200, "c1", "nvml", 10, (UTIL, ENERGY)), (200, 700, "c2", "nvml", 10, (UTIL, ENERGY))]),
+    (
+        "the later one is the first by rank",
+        [(0, 400, "c2", "scrape", 10, (UTIL,)), (390, 3700, "c3", "nvml", 5, (UTIL, USED))],
+    ),
+    (
+        "one fills the holes of the other",
+        [
+            (0, 90, "c1", "nvml", 10, (UTIL,)),
+            (0, 600, "c2", "smi", 30, (UTIL, POWER)),
+            (300, 330, "c1", "nvml", 10, (UTIL,)),
+        ],
+    ),
+    (
+        "each has metrics of its own",
+        [
+            (0, 300, "c1", "nvml", 10, (UTIL, ENERGY)),
+            (0, 300, "c2", "dcgm", 10, (TRANSMIT, POWER)),
+            (300, 620, "c2", "dcgm", 10, (UTIL, TRANSMIT)),
+        ],
+    ),
+    ("both all the time", [(0, 3700, "c1", "nvml", 100, (UTIL, USED)), (0, 3700, "c2", "dcgm", 30, (UTIL, USED))]),
+    ("for a window of 30 s", [(0, 900, "c1", "nvml", 10, (UTIL,)), (330, 360, "c0", "nvml", 10, (UTIL,))]),
+]
+
+
+@pytest.mark.parametrize(("handed", "late"), [(case, late) for _, case in HANDED for late in (False, True)])
+def test_where_collectors_follow_each_other_all_of_them_count(store, handed, late):
+    """In one order and the other: what comes later may count before what is stored."""
+    site = Site(store, new_tenant())
+    fact = allocation("GPU-a", T0 + 95_000, T0 + 305_000, job="j", team="a")
+    site.rig.send(frame_bytes({}, [T0], events=[fact], sequence=9000, names=[POWER]), tenant=site.tenant)
+    sequence = 0
+    for start, end, collector, source, every, names in handed[::-1] if late else handed:
+        for second in range(start, end, every):
+            sequence += 1
+            about = {"sequence": sequence, "collector": collector, "source": source, "interval_ms": 1000 * every}
+            cells = {name: second + 7 * len(collector) for name in names} | {UTIL: second % 100}
+            site.send({name: cells[name] for name in names}, T0 + 1000 * second, live=True, **about)
+        if late:
+            site.settle(4000)
+    site.settle()
+    site.check()
 
 
 CELLS = st.fixed_dictionaries(

@@ -12,7 +12,7 @@ from secondsight.model import EntityKind
 from secondsight.rollup.merge import KEY, Key
 from secondsight.rollup.samples import SERIES
 from secondsight.store.clusters import cluster_resolution
-from secondsight.store.coarse import FINEST, MAPS, Level, sketch_columns, window_bounds
+from secondsight.store.coarse import FINEST, MAPS, SOURCE_SAMPLES, Level, sketch_columns, window_bounds
 from secondsight.store.schema import member_columns, raw_table, rollup_table
 from secondsight.store.spec import quoted
 
@@ -132,7 +132,9 @@ def _columns(metrics: Sequence[Metric], *, finer: bool) -> list[str]:
         "toUnixTimestamp64Milli(last_event_time) AS last_ms",
         "interval_ms",
         "samples",
+        f"greatest({SOURCE_SAMPLES}, samples) AS told" if finer else "samples AS told",
         "covered_ms",
+        "toInt64(toUnixTimestamp(window_start)) AS start_s",
         *(MAPS if finer else _PLAIN_MAPS),
         *own,
         *sketches,
@@ -146,7 +148,7 @@ def raw_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequenc
         Retryable: The store is busy or away.
     """
     names = [quoted(metric.name) for metric in metrics]
-    columns = [*KEY, "toUnixTimestamp64Milli(event_time) AS event_ms", "interval_ms", *names]
+    columns = [*KEY, "source_rank", "toUnixTimestamp64Milli(event_time) AS event_ms", "interval_ms", *names]
     return store.query(
         f"SELECT {', '.join(columns)} FROM {raw_table(work.kind)} FINAL "  # noqa: S608 - names from the catalogue
         "WHERE tenant_id = {tenant:String} AND cluster_id = {cluster:String} "
@@ -161,15 +163,24 @@ def raw_rows(store: Store, work: Work, metrics: Sequence[Metric], hosts: Sequenc
     )
 
 
-def stored_counters(store: Store, table: str, key: Sequence[str], work: Work) -> dict[Key, tuple[int, int]]:
+def stored_counters(
+    store: Store, table: str, key: Sequence[str], work: Work, told: str = "samples"
+) -> dict[Key, tuple[int, int]]:
     """Return the recompute counter and the samples of each row that a table has of a window, empty rows included.
+
+    Args:
+        store: Where the table is.
+        table: Its name.
+        key: Columns that tell its rows of a window apart.
+        work: The window.
+        told: Expression of the samples.
 
     Raises:
         Retryable: The store is busy or away.
     """
     rows = store.query(
         f"SELECT {', '.join(key)}, toUInt64(bitShiftRight(max(version), 32)) AS counter, "  # noqa: S608 - names of the code
-        f"argMax(samples, version) AS stored FROM {table} WHERE {windows_of(work.level.name)} GROUP BY ALL",
+        f"argMax({told}, version) AS stored FROM {table} WHERE {windows_of(work.level.name)} GROUP BY ALL",
         _parameters(work),
     )
     return {tuple(row[name] for name in key): (row["counter"], row["stored"]) for row in rows.to_pylist()}

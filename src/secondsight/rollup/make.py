@@ -26,12 +26,13 @@ from secondsight.rollup.load import (
     stored_counters,
     stored_rows,
 )
-from secondsight.rollup.merge import KEY, Key, merge_rows
+from secondsight.rollup.merge import KEY, ROW, Key, merge_rows
 from secondsight.rollup.pool import pool_rows
 from secondsight.rollup.rows import empty_rows, joined_rows, rollup_rows
 from secondsight.rollup.samples import sketches_of
+from secondsight.rollup.sources import one_source
 from secondsight.store.clusters import CLUSTER_KEY, CLUSTER_KINDS, entities_column
-from secondsight.store.coarse import FINEST
+from secondsight.store.coarse import FINEST, SOURCE_SAMPLES
 from secondsight.store.spec import TableSpec
 
 ROWS_AT_ONCE = 20_000
@@ -66,7 +67,7 @@ def make_window(store: Store, catalog: Catalog, specs: Mapping[str, TableSpec], 
         Retryable: The store is busy or away.
     """
     metrics = catalog.scalars(work.kind)
-    stored = stored_counters(store, work.table, KEY, work)
+    stored = stored_counters(store, work.table, KEY, work, f"greatest({SOURCE_SAMPLES}, samples)")
     made, seen = Made(), set[Key]()
     hosts = hosts_of(store, work)
     made.left |= _held(stored).keys() - {host for host, _ in hosts}
@@ -131,10 +132,10 @@ def _portion(
     source = _without(source, left)
     if not source.num_rows:
         return _Portion(left=left)
-    merged = merge_rows(source, metrics)
+    merged = merge_rows(*one_source(source, metrics), metrics)
     keys = merged.key_list()
     if raw is not None:
-        merged.sketches = sketches_of(raw, chosen, {key: number for number, key in enumerate(keys)})
+        merged.sketches = sketches_of(raw, chosen, dict(zip(merged.key_list(ROW), range(len(keys)), strict=True)))
     counters = {key: counter for key, (counter, _) in stored.items()}
     return _Portion(
         [rollup_rows(spec, (work.tenant, work.cluster), work.start_ms, merged, counters, metrics)], keys, left
@@ -174,7 +175,7 @@ def _held(stored: Stored) -> Counter[str]:
 
 def _samples_by_host(rows: Any) -> Counter[str]:
     hosts = rows["host_id"].cast(pa.string()).combine_chunks().dictionary_encode()
-    sums = np.bincount(hosts.indices.to_numpy(), rows["samples"].to_numpy(), len(hosts.dictionary))
+    sums = np.bincount(hosts.indices.to_numpy(), rows["told"].to_numpy(), len(hosts.dictionary))
     return Counter({host: int(total) for host, total in zip(hosts.dictionary.to_pylist(), sums, strict=True)})
 
 

@@ -1,7 +1,8 @@
 """Turn rollup rows of one resolution into those of a coarser window: a pure function, exact where integers are.
 
-One row comes out per (entity, part, collector, owner). How a member merges stands in `catalog.members`. What a metric
-covers is merged metric by metric, and kept where it differs from what its row covers.
+One row comes out per (entity, part, owner), of rows whose sources are settled (`sources.one_source`). How a member
+merges stands in `catalog.members`. What a metric covers is merged metric by metric, and kept where it differs from what
+its row covers.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from secondsight.catalog.metric import Metric, RollupSet
 from secondsight.rollup import wide
 from secondsight.rollup.sketch import gather
 from secondsight.store.bins import Bins
-from secondsight.store.coarse import is_wide_sum, sketch_columns
+from secondsight.store.coarse import SOURCE_SAMPLES, is_wide_sum, sketch_columns
 
 I64 = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -29,6 +30,8 @@ Key = tuple[str, ...]
 
 KEY = ("host_id", "entity", "part", "collector_id", "owner_team", "job_id", "workload_id", "model_id")
 """What tells rows of one tenant, cluster and window apart; a region is what the last of them says."""
+ROW = tuple(name for name in KEY if name != "collector_id")
+"""The same without the collector, which is one for each entity and part."""
 WINDOW_MS = 30_000
 _MASK_64 = (1 << 64) - 1
 _COLUMNS = frozenset({Holds.VALUE, Holds.WEIGHTED_SUM, Holds.INCREASE})
@@ -94,24 +97,24 @@ class Merged:
         """Return the number of rows."""
         return self.plain["samples"].size
 
-    def key_list(self) -> list[Key]:
-        """Return the key of each row."""
-        return list(zip(*(self.keys[name] for name in self.key), strict=True))
+    def key_list(self, names: Sequence[str] = ()) -> list[Key]:
+        """Return the key of each row, or some texts of it."""
+        return list(zip(*(self.keys[name] for name in names or self.key), strict=True))
 
 
-def merge_rows(source: Any, metrics: Sequence[Metric]) -> Merged:
+def merge_rows(table: Any, is_counted: Bools, metrics: Sequence[Metric]) -> Merged:
     """Merge rows of one coarser window.
 
     Args:
-        source: Arrow table, sorted by `KEY` and time, at least one row: `KEY`, region, plain columns, maps, and those
-            members and sketches that the source's resolution has.
+        table: Arrow table in one chunk, sorted by `KEY` and time, at least one row: `KEY`, region, plain columns, maps,
+            and those members and sketches that the source's resolution has.
+        is_counted: Which rows tell what is covered.
         metrics: Scalars of the kind.
     """
-    table = source.combine_chunks()
     starts = starts_of(table, KEY)
     tails = pa.array(np.append(starts[1:], table.num_rows) - 1)
     keys = texts_at(table, KEY, starts) | {"region": table["region"].take(tails).to_pylist()}
-    merged = Merged(KEY, keys, _plain(table, starts))
+    merged = Merged(KEY, keys, _plain(table, starts, is_counted))
     merge_metrics(merged, table, metrics, starts, OVER_TIME)
     return merged
 
@@ -181,14 +184,15 @@ def numbers_of(table: Any, name: str) -> I64:
     return np.asarray(table[name].to_numpy()).astype(np.int64)
 
 
-def _plain(table: Any, starts: Rows) -> dict[str, Values]:
+def _plain(table: Any, starts: Rows, is_counted: Bools) -> dict[str, Values]:
+    counted = {name: np.where(is_counted, numbers_of(table, name), 0) for name in ("samples", "covered_ms")}
+    sums = counted | {SOURCE_SAMPLES: numbers_of(table, "told")}
     return {
         "source_rank": np.minimum.reduceat(numbers_of(table, "source_rank"), starts).astype(np.uint8),
         "first_event_time": np.minimum.reduceat(numbers_of(table, "first_ms"), starts),
         "last_event_time": np.maximum.reduceat(numbers_of(table, "last_ms"), starts),
         "interval_ms": np.maximum.reduceat(numbers_of(table, "interval_ms"), starts).astype(np.uint32),
-        "samples": np.add.reduceat(numbers_of(table, "samples"), starts).astype(np.uint32),
-        "covered_ms": np.add.reduceat(numbers_of(table, "covered_ms"), starts).astype(np.uint32),
+        **{name: np.add.reduceat(numbers, starts).astype(np.uint32) for name, numbers in sums.items()},
     }
 
 

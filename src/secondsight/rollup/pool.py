@@ -24,12 +24,11 @@ from secondsight.rollup.merge import (
     starts_of,
     texts_at,
 )
-from secondsight.rollup.sources import settle_sources
+from secondsight.rollup.sources import PLACE, codes_of, settle_sources
 from secondsight.store.clusters import CLUSTER_KEY, is_wide_total, pooled_members
 
 I64 = NDArray[np.int64]
 OVER_ENTITIES = Rule(pooled_members, is_wide_total)
-_PLACE = ("host_id", "entity", "part")
 
 
 def pool_rows(rows: Any, products: Mapping[str, str], metrics: Sequence[Metric], end_ms: int, counted: str) -> Merged:
@@ -43,7 +42,7 @@ def pool_rows(rows: Any, products: Mapping[str, str], metrics: Sequence[Metric],
         counted: Name of the column for the number of distinct entities.
     """
     table = _sorted(_with_products(rows.combine_chunks(), products))
-    place, owned = codes_of(table, _PLACE), codes_of(table, (*_PLACE, *CLUSTER_KEY[:-1]))
+    place, owned = codes_of(table, PLACE), codes_of(table, (*PLACE, *CLUSTER_KEY[:-1]))
     table, is_counted = settle_sources(table, place, owned, _source(table), metrics)
     starts = starts_of(table, CLUSTER_KEY)
     entity, group = codes_of(table, ("entity",)), _groups(starts, table.num_rows)
@@ -56,17 +55,6 @@ def pool_rows(rows: Any, products: Mapping[str, str], metrics: Sequence[Metric],
     return merged
 
 
-def codes_of(table: Any, names: Sequence[str]) -> I64:
-    """Number the distinct combinations of some text columns, in the order of their texts."""
-    combined = np.zeros(table.num_rows, np.int64)
-    for name in names:
-        texts = table[name].cast(pa.string()).combine_chunks().dictionary_encode()
-        rank = np.argsort(np.argsort(np.array(texts.dictionary.to_pylist(), np.object_), kind="stable"))
-        combined = combined * rank.size + rank[texts.indices.to_numpy()]
-        combined = np.unique(combined, return_inverse=True)[1].astype(np.int64)
-    return combined
-
-
 def _with_products(table: Any, products: Mapping[str, str]) -> Any:
     texts = table["entity"].cast(pa.string()).combine_chunks().dictionary_encode()
     models = pa.array([products.get(entity, "") for entity in texts.dictionary.to_pylist()], pa.string())
@@ -75,7 +63,7 @@ def _with_products(table: Any, products: Mapping[str, str]) -> Any:
 
 def _sorted(table: Any) -> Any:
     """Return the rows in the order of their cluster key, those of one entity together."""
-    order = np.lexsort((_source(table), codes_of(table, _PLACE), codes_of(table, CLUSTER_KEY)))
+    order = np.lexsort((_source(table), codes_of(table, PLACE), codes_of(table, CLUSTER_KEY)))
     return table.take(pa.array(order)).combine_chunks()
 
 
@@ -108,7 +96,7 @@ def _plain(table: Any, starts: Rows, is_counted: Bools, end_ms: int) -> dict[str
 
 def _overlaps(table: Any, first: I64, ends: I64) -> Bools:
     """Tell which rows of one part of an entity lie between those of another owner: their own time is not one piece."""
-    place = codes_of(table, (*_PLACE, "collector_id"))
+    place = codes_of(table, (*PLACE, "collector_id"))
     order = np.lexsort((first, place))
     least = int(first.min(initial=0))
     apart = place[order] * (int(ends.max(initial=0)) - least + 1) - least  # one part's times lie behind another's

@@ -18,12 +18,12 @@ from secondsight.rollup.merge import Entries, Key, Merged, Sketches
 from secondsight.rollup.sketch import quantile_bins
 from secondsight.rollup.watch import Place
 from secondsight.store.bins import figures_of
-from secondsight.store.coarse import sketch_columns
+from secondsight.store.coarse import SOURCE_SAMPLES, sketch_columns
 from secondsight.store.rows import ColumnValues, ListColumn, MapColumn, NullableColumn, arrow_table
 from secondsight.store.spec import TableSpec
 
 PERCENT = 95
-_COUNTED = ("source_rank", "interval_ms", "gpus", "hosts", "samples", "covered_ms", "expected_ms")
+_COUNTED = ("source_rank", "interval_ms", "gpus", "hosts", "samples", SOURCE_SAMPLES, "covered_ms", "expected_ms")
 Values = NDArray[Any]
 
 

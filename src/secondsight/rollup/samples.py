@@ -1,7 +1,7 @@
-"""Turn raw rows into sketches: how long each metric stood in each bin, by entity, part, collector and owner.
+"""Turn raw rows into sketches: how long each metric stood in each bin, by entity, part and owner.
 
 A sample weighs the milliseconds that it covers: until the next one of its series that has the metric, its interval's
-end, or the end of its 30 s window, as in the rollups of 30 s.
+end, or the end of its 30 s window, as in the rollups of 30 s. Of several collectors that which counts in its window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from secondsight.catalog.metric import Metric
-from secondsight.rollup.merge import KEY, WINDOW_MS, Key, Sketches
+from secondsight.rollup.merge import ROW, WINDOW_MS, Key, Sketches, numbers_of
 from secondsight.rollup.sketch import gather
+from secondsight.rollup.sources import PLACE, codes_of, combined, first_of, has_one, least
 from secondsight.store.bins import bins_of
 
-SERIES = ("host_id", "entity", "part", "collector_id")
+SERIES = (*PLACE, "collector_id")
 
 I64 = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -29,9 +30,9 @@ def sketches_of(rows: Any, metrics: Sequence[Metric], keys: Mapping[Key, int]) -
     """Return a sketch per metric and rollup row; empty where a row has no value.
 
     Args:
-        rows: Arrow table sorted by `SERIES` and time: `KEY`, event_ms, interval_ms, and the metrics.
+        rows: Arrow table sorted by `SERIES` and time: `KEY`, source_rank, event_ms, interval_ms, and the metrics.
         metrics: Whose sketches.
-        keys: Key of a rollup row -> its number; rows of other keys are left out.
+        keys: `ROW` of a rollup row -> its number; rows of others are left out.
     """
     count = len(keys)
     table = rows.combine_chunks()
@@ -39,16 +40,17 @@ def sketches_of(rows: Any, metrics: Sequence[Metric], keys: Mapping[Key, int]) -
         return {metric.name: _nothing(count) for metric in metrics}
     series, group = _codes(table, SERIES)[0], _groups(table, keys)
     time_ms, interval_ms = (np.asarray(table[name].to_numpy()).astype(np.int64) for name in ("event_ms", "interval_ms"))
+    window, source = _sources(table, time_ms)
     covers: dict[bytes, tuple[Rows, I64]] = {}
     found = {}
     for metric in metrics:
         values, present = _values(table[metric.name])
         key = np.packbits(present).tobytes()
         if key not in covers:
-            covers[key] = _covered(np.flatnonzero(present), series, time_ms, interval_ms)
+            there, cover = _covered(np.flatnonzero(present), series, time_ms, interval_ms)
+            mine = (group[there] >= 0) & first_of(window, source, present)[there]
+            covers[key] = there[mine], cover[mine]
         there, cover = covers[key]
-        mine = group[there] >= 0
-        there, cover = there[mine], cover[mine]
         found[metric.name] = Sketches(*gather(group[there], bins_of(values[there]), cover, count))
     return found
 
@@ -63,6 +65,16 @@ def _covered(there: Rows, series: I64, time_ms: I64, interval_ms: I64) -> tuple[
     return there[some], limit[some]
 
 
+def _sources(table: Any, time_ms: I64) -> tuple[I64, I64]:
+    """Return the number of the entity, part and window of 30 s of each row, and of its collector, by its rank there."""
+    place, collector = _codes(table, PLACE)[0], codes_of(table, ("collector_id",))
+    if has_one(place, collector):
+        return np.zeros_like(place), np.zeros_like(place)
+    window = combined(place, time_ms // WINDOW_MS)
+    rank = least(combined(window, collector), numbers_of(table, "source_rank"))
+    return window, combined(rank, collector)
+
+
 def _values(column: Any) -> tuple[NDArray[Any], Bools]:
     values = np.asarray(_COMPUTE.fill_null(column, 0).to_numpy())
     present = np.asarray(column.is_valid().to_numpy(), np.bool_)
@@ -71,8 +83,8 @@ def _values(column: Any) -> tuple[NDArray[Any], Bools]:
 
 def _groups(table: Any, keys: Mapping[Key, int]) -> I64:
     """Return the number of the rollup row of each row, -1 where there is none."""
-    codes, heads = _codes(table, KEY)
-    texts = [table[name].take(pa.array(heads)).to_pylist() for name in KEY]
+    codes, heads = _codes(table, ROW)
+    texts = [table[name].take(pa.array(heads)).to_pylist() for name in ROW]
     numbers = np.array([keys.get(key, -1) for key in zip(*texts, strict=True)], np.int64)
     return numbers[codes]
 

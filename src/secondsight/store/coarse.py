@@ -2,6 +2,8 @@
 
 Sums of 64-bit gauges are Decimal(38, 0) here, as a day of bytes x milliseconds leaves 64 bits. A sketch is two lists,
 bins and milliseconds in each (`rollup/sketch.py`). `samples_other` names the metrics whose slots are not the row's.
+Of several collectors each window of the source has settled which counts, so a row is of none alone and bears the name
+of the first; `source_samples` are those of all of them.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ FINEST = "30s"
 """Resolution of the rollups that all others are merged of; the ledger has windows of it too."""
 MAPS = ("covered_other", "increase_other", "resets", "changes", "state_ms", "samples_other")
 """Columns by metric of what is mostly that of the row, or 0."""
+SOURCE_SAMPLES = "source_samples"
+"""Column of the samples that all collectors told, whichever counted; 0 in rows that are of one collector."""
 WIDE_SUM = "Decimal(38, 0)"
 BINS_CODEC = "Delta,ZSTD(1)"
 WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
@@ -91,7 +95,7 @@ def coarse_table(
     order = tuple(f"{level.bucket}(window_start)" if "(" in name else name for name in ROLLUP_ORDER)
     return TableSpec(
         f"{kind.value}_{level.name}",
-        (*ROLLUP_KEY, ColumnSpec("samples_other", COUNTS), *own),
+        (*ROLLUP_KEY, ColumnSpec("samples_other", COUNTS), ColumnSpec(SOURCE_SAMPLES, "UInt32"), *own),
         "ReplacingMergeTree(version)",
         order,
         (f"{level.partition}(window_start)", "retention_class"),

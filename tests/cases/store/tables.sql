@@ -510,6 +510,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_5m` (
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
   `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32,
   `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
@@ -565,7 +566,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -598,7 +600,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -631,7 +634,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -664,7 +668,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -697,7 +702,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -730,7 +736,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_5m` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -764,6 +771,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1h` (
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
   `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32,
   `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
@@ -819,7 +827,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -852,7 +861,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -885,7 +895,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -918,7 +929,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -951,7 +963,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -984,7 +997,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1h` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
@@ -1018,6 +1032,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_1d` (
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
   `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32,
   `a_ratio_sum` Nullable(UInt64) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_min` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
   `a_ratio_max` Nullable(UInt32) CODEC(GCD,Delta,T64('bit'),ZSTD(1)),
@@ -1073,7 +1088,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
@@ -1106,7 +1122,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`fabric_port_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
@@ -1139,7 +1156,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`process_job_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
@@ -1172,7 +1190,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`training_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
@@ -1205,7 +1224,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`inference_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
@@ -1238,7 +1258,8 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`platform_1d` (
   `resets` Map(LowCardinality(String), UInt32),
   `changes` Map(LowCardinality(String), UInt32),
   `state_ms` Map(LowCardinality(String), UInt32),
-  `samples_other` Map(LowCardinality(String), UInt32)
+  `samples_other` Map(LowCardinality(String), UInt32),
+  `source_samples` UInt32
 )
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
