@@ -32,6 +32,7 @@ class Page:
         with self._lock:
             number = self.given = next(self._scrapes)
         lines = ["# TYPE DCGM_FI_DEV_POWER_USAGE gauge", "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter"]
+        lines.append("# TYPE vllm:time_to_first_token_seconds histogram")
         for place, uuid in enumerate(UUIDS):
             labels = f'{{gpu="{place}",UUID="{uuid}",Hostname="node-a",modelName="NVIDIA H100 80GB HBM3"}}'
             lines.append(f"DCGM_FI_DEV_POWER_USAGE{labels} {100 + place}.{number % 1000:03d}")
@@ -103,7 +104,7 @@ def test_prometheus_writes_every_scrape(tmp_path: Path) -> None:
 
 
 SECOND_VERSION = "    protobuf_message: io.prometheus.write.v2.Request\n"
-CUSTOM_BUCKETS = "    convert_classic_histograms_to_nhcb: true\n", f"    send_native_histograms: true\n{SECOND_VERSION}"
+CUSTOM_BUCKETS = "    convert_classic_histograms_to_nhcb: true\n    scrape_native_histograms: true\n", f"    send_native_histograms: true\n{SECOND_VERSION}"
 """Histograms of the classic kind are sent as native ones with bounds of their own."""
 
 
