@@ -23,6 +23,7 @@ from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Permanent, Retryable
+from secondsight.query.times import parse_time
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.failures import QueryLimited
 from secondsight.store.migrate import migrate
@@ -197,6 +198,27 @@ def test_the_ladder_goes_down_from_the_fleet_to_a_gpu(api):
     assert gpu["status"] == "reporting"
     assert api.get("/v1/gpus/GPU-c").json()["status"] == "silent"
     assert [gpu["gpuId"] for gpu in api.get("/v1/gpus", status="silent").json()["gpus"]] == ["GPU-c"]
+
+
+@pytest.mark.parametrize("who", ["admin", "narrow"])
+def test_gpus_in_columns_are_those_of_the_list(api, who):
+    told, rows = api.get("/v1/fleet/gpus", who).json(), api.get("/v1/gpus", who).json()["gpus"]
+    names = {key: [row[key] for row in rows] for key in told["names"]}
+    assert told["names"] == names
+    assert told["values"] == {metric: [row["values"][metric] for row in rows] for metric in told["values"]}
+    noted = {one["at"]: one for one in told["notable"]}
+    well = {"status": "reporting", "health": {"verdict": "healthy", "evidence": []}}
+    for at, row in enumerate(rows):
+        standing = noted.get(at, well)
+        assert (standing["status"], standing["health"]) == (row["status"], row["health"])
+        behind = told["behindMs"][at]
+        seen = None if behind is None else parse_time(told["newest"], NOW) - behind
+        assert seen == (None if row["lastSeen"] is None else parse_time(row["lastSeen"], NOW))
+    again = api.get("/v1/fleet/gpus", who, layout=told["layout"]).json()
+    assert (again["names"], again["values"]) == (None, told["values"])
+    cluster = rows[0]["clusterId"]
+    part = api.get("/v1/fleet/gpus", who, cluster=cluster, layout=told["layout"]).json()
+    assert part["total"] == sum(row["clusterId"] == cluster for row in rows)
 
 
 def test_lists_are_paged(api):

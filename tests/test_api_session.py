@@ -63,6 +63,17 @@ def test_a_session_that_was_ended_stays_ended(front):
     assert other.get("/v1/session").status_code == 200
 
 
+def test_that_nobody_is_signed_in_is_no_refusal(front):
+    nobody = {"token": True, "issuer": None, "session": None}
+    client, stranger = signed_in(front)[0], front.open()
+    assert stranger.get("/v1/session/ways").json() == nobody
+    assert client.get("/v1/session/ways").json()["session"] == {"tenantId": "t1", "name": "admin", "role": "admin"}
+    stranger.cookies = dict(client.cookies)
+    client.request("DELETE", "/v1/session")
+    answer = stranger.get("/v1/session/ways")
+    assert (answer.status_code, answer.json()) == (200, nobody), "a session that has ended is nobody's"
+
+
 def test_a_session_expires(front):
     client, _ = signed_in(front)
     front.clock.move(12 * 3600 - 1)

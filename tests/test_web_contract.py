@@ -18,6 +18,7 @@ from secondsight.api.config import ApiConfig
 from secondsight.api.events import EventPage
 from secondsight.api.fleetmap import MapAnswer, SearchPage
 from secondsight.api.gaps import GapPage
+from secondsight.api.gpucolumns import GpuColumns
 from secondsight.api.ledger import LedgerPage
 from secondsight.api.models import (
     CatalogAnswer,
@@ -33,6 +34,7 @@ from secondsight.api.models import (
     TopAnswer,
 )
 from secondsight.api.services import Services
+from secondsight.api.signin import WaysAnswer
 from secondsight.ask.question import Question, Treatment
 from secondsight.query.health import SILENT
 from secondsight.selfmetrics import SelfMetrics
@@ -42,12 +44,14 @@ from web_fake_api import (
     catalog,
     fleet_series,
     freshness,
+    gpu_columns,
     gpu_page,
     iso,
     make_fleet,
     row,
     summary,
     telemetry,
+    ways,
 )
 
 TESTS = Path(__file__).resolve().parent
@@ -74,10 +78,13 @@ def test_the_small_server_answers_as_the_api_does() -> None:
     asked = {"from": str(fleet.newest_ms - 60_000), "to": str(fleet.newest_ms), "metrics": "gpu_power_watts"}
     answers: list[tuple[type[BaseModel], dict[str, object]]] = [
         (FleetAnswer, summary(fleet)),
+        (GpuColumns, gpu_columns(fleet, {})),
         (GpuPage, gpu_page(fleet, {"limit": "3"})),
         (GpuAnswer, row(fleet, fleet.cards[0])),
         (CatalogAnswer, catalog()),
         (SessionAnswer, SESSION),
+        (WaysAnswer, ways(True)),
+        (WaysAnswer, ways(False)),
         (QueryAnswer, telemetry(fleet, fleet.cards[0], asked | {"resolution": "1s"})),
         (QueryAnswer, fleet_series(fleet, asked | {"aggregate": "avg"})),
         (QueryAnswer, fleet_series(fleet, asked | {"groupBy": "gpu"})),

@@ -10,6 +10,7 @@ import pytest
 from test_web_pages import PLOT, Tab, browser, expect, gpu_path
 from test_web_pages import pytestmark as browser_marks
 from web_fake_api import FakeApi, Fleet, State, make_fleet, serve
+from web_fake_lists import layout_of
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = browser_marks
@@ -115,6 +116,10 @@ def test_a_page_that_nobody_sees_asks_for_nothing(tab: Tab, fleet: Fleet) -> Non
     tab.page.evaluate(TURN, False)
     tab.wait_until(lambda: fleet.streams.open == 1)
     tab.wait_until(lambda: "/v1/fleet" in fleet.requests)
+    tab.wait_until(lambda: bool(of(fleet, "/v1/fleet/gpus")))
+    (asked,) = of(fleet, "/v1/fleet/gpus")[:1]
+    assert asked == "/v1/fleet/gpus?layout=gpus-" + layout_of(fleet.cards), "who they are is known"
+    expect(tab.page.locator(".gpu-panel .t-row").first).to_contain_text("gpu-node-")
     assert tab.complaints == []
 
 

@@ -106,8 +106,12 @@ def test_signing_in_leads_back_to_where_one_was_going(
 ) -> None:
     tab = Tab(browser, server.address)
     page = tab.page
-    page.goto(f"{gpu_path(fleet)}?range=5m")
-    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    for path in ("/", f"{gpu_path(fleet)}?range=5m"):
+        fleet.requests.clear()
+        page.goto(path)
+        expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        assert fleet.requests == ["/v1/session/ways"], "nothing else is asked before it is known who is there"
+    assert tab.complaints == []
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("alert")).to_contain_text("not known, or it has expired")

@@ -15,6 +15,7 @@ from enum import StrEnum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import web_fake_lists as lists
@@ -303,10 +304,9 @@ def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
     return answer_of(fleet, series, times if sample else [], f"{step_ms // 1000}s", common)
 
 
-def row(fleet: Fleet, card: Card) -> dict[str, object]:
+def row(fleet: Fleet, card: Card) -> dict[str, Any]:
     second = fleet.newest_ms // 1000
     reports = card.status == "reporting"
-    last_ms = fleet.newest_ms - {"silent": 94_000, "lost": 752_000}.get(card.status, 0)
     return {
         "gpuId": card.gpu_id,
         "hostId": card.host,
@@ -322,7 +322,7 @@ def row(fleet: Fleet, card: Card) -> dict[str, object]:
         "links": {"gpu": f"/v1/gpus/{card.gpu_id}"},
         "status": card.status,
         "health": verdict(card),
-        "lastSeen": iso(last_ms),
+        "lastSeen": iso(fleet.newest_ms - behind_ms(card)),
         "values": {name: VALUES[name](card.number, second) if reports else None for name in LISTED},
     }
 
@@ -339,6 +339,47 @@ def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
         "total": len(admitted),
         **freshness(fleet),
     }
+
+
+NAMES = (
+    "tenantId",
+    "clusterId",
+    "rack",
+    "hostId",
+    "gpuId",
+    "index",
+    "gpuModel",
+    "jobId",
+    "workloadId",
+    "ownerTeam",
+    "modelId",
+)
+
+
+def gpu_columns(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
+    """Return the rows of the list in columns, their names only to whoever does not have them."""
+    cards = [card for card in fleet.cards if admits(card, query)]
+    rows = [row(fleet, card) for card in cards]
+    layout = f"gpus-{lists.layout_of(cards)}"
+    return {
+        "layout": layout,
+        "names": None if query.get("layout") == layout else {name: [each[name] for each in rows] for name in NAMES},
+        "notable": [
+            {"at": at, "status": card.status, "health": verdict(card)}
+            for at, card in enumerate(cards)
+            if card.status != "reporting" or verdict(card)["evidence"]
+        ],
+        "newest": iso(fleet.newest_ms) if cards else None,
+        "behindMs": [behind_ms(card) for card in cards],
+        "values": {name: [each["values"][name] for each in rows] for name in LISTED},
+        "total": len(cards),
+        **freshness(fleet),
+    }
+
+
+def behind_ms(card: Card) -> int:
+    """Return how long a card has been silent."""
+    return {"silent": 94_000, "lost": 752_000}.get(card.status, 0)
 
 
 def verdict(card: Card) -> dict[str, object]:
@@ -404,6 +445,11 @@ def metric_line(name: str, unit: str) -> dict[str, object]:
     }
 
 
+def ways(is_signed_in: bool) -> dict[str, object]:
+    """Return how one signs in, and who has."""
+    return {"token": True, "issuer": None, "session": SESSION if is_signed_in else None}
+
+
 def refusal(code: str, message: str, hint: str = "") -> dict[str, object]:
     return {"error": {"code": code, "message": message, "hint": hint}}
 
@@ -429,7 +475,11 @@ class Handler(BaseHTTPRequestHandler):
             self.send_page(url.path)
             return
         self.fleet.requests.append(self.path)
-        if "secondsight_session=open" not in self.headers.get("Cookie", ""):
+        is_signed_in = "secondsight_session=open" in self.headers.get("Cookie", "")
+        if url.path == "/v1/session/ways":
+            self.send_json(200, ways(is_signed_in))
+            return
+        if not is_signed_in:
             self.send_json(401, refusal("unauthenticated", "sign in first"))
             return
         query = {name: values[0] for name, values in parse_qs(url.query).items()}
@@ -440,9 +490,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self, path: str, query: dict[str, str]) -> None:
         state = self.fleet.state
-        if path == "/v1/session":
-            self.send_json(200, SESSION)
-            return
         if state is State.SLOW:
             time.sleep(3)
         if state is State.BROKEN and path != "/v1/catalog":
@@ -458,6 +505,8 @@ class Handler(BaseHTTPRequestHandler):
         match path.split("/")[2:]:
             case ["fleet"]:
                 self.send_json(200, summary(self.fleet))
+            case ["fleet", "gpus"]:
+                self.send_json(200, gpu_columns(self.fleet, query))
             case ["catalog"]:
                 self.send_json(200, catalog())
             case ["gpus"]:

@@ -3,7 +3,7 @@
 import { QueryCache, QueryClient, QueryClientProvider, useQuery } from "@tanstack/react-query";
 import { Suspense, useEffect } from "react";
 import { ApiError } from "./api/client";
-import { sessionQuery, signOut } from "./api/session";
+import { signOut, waysQuery } from "./api/session";
 import { Palette } from "./features/find/palette";
 import { SigninPage } from "./features/signin/signin_page";
 import { currentPage, PAGES, pageOf } from "./routes";
@@ -60,31 +60,38 @@ function NotFound({ path }: { path: string }) {
   );
 }
 
-function Waiting() {
+function Waiting({ what = "this page" }: { what?: string }) {
   return (
     <Main>
-      <Skeleton height={240} waitsFor="this page" />
+      <Skeleton height={240} waitsFor={what} />
     </Main>
   );
 }
 
 function SignedIn({ path, client }: { path: string; client: QueryClient }) {
-  const session = useQuery(sessionQuery);
+  const ways = useQuery(waysQuery);
+  const isNobody = ways.data?.session === null;
   useFocusOn(path);
+  useEffect(() => {
+    if (isNobody) goToSignin();
+  }, [isNobody]);
   const leave = async () => {
+    navigate(SIGNIN);
     await signOut().catch(() => undefined);
     client.clear();
-    navigate(SIGNIN);
   };
   const commands = [
     ...PAGES.map((page) => ({ name: `Go to ${page.name}`, run: () => navigate(page.to) })),
     { name: "Sign out", run: () => void leave() },
   ];
+  // Until it is known who is there, nothing else is asked for.
+  if (ways.isPending) return <Waiting what="who is signed in" />;
+  if (isNobody) return null;
   return (
     <Shell
       pages={PAGES}
       current={currentPage(path)}
-      who={session.data ?? { name: "", tenant: "", role: "" }}
+      who={ways.data?.session ?? { name: "", tenant: "", role: "" }}
       onSignOut={() => void leave()}
     >
       <Boundary key={path}>
@@ -102,7 +109,7 @@ function Routes({ client }: { client: QueryClient }) {
     client.clear();
     navigate(returnPath(search), { replace: true });
   };
-  return <SigninPage onDone={enter} />;
+  return <SigninPage back={returnPath(search)} onDone={enter} />;
 }
 
 export function App({ client }: { client: QueryClient }) {

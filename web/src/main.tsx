@@ -2,7 +2,6 @@
 
 import { createRoot } from "react-dom/client";
 import { App, createClient } from "./app";
-import { applyTheme } from "./ui/theme";
 import "./styles/tokens.css";
 import "./ui/base.css";
 import "./ui/frame.css";
@@ -13,6 +12,5 @@ import "./ui/figures.css";
 import "./ui/states.css";
 import "./chart/chart.css";
 
-applyTheme();
 const root = document.getElementById("root");
 if (root !== null) createRoot(root).render(<App client={createClient()} />);

@@ -76,7 +76,7 @@ def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Qu
         for gpu in now.gpus
         if _admits(filters, gpu)
         and (not statuses or gpu.status in statuses)
-        and (not wanted or verdicts[_key(gpu)].health in wanted)
+        and (not wanted or verdicts[key_of(gpu)].health in wanted)
     ]
     page = _gpu_page(now, found, asked, verdicts)
     return page if found else page.model_copy(update={"warnings": [*unknown_names(filters, services.inventory, scope)]})
@@ -86,7 +86,7 @@ def gpus(services: Shared, scope: Reader, asked: Annotated[GpuListParameters, Qu
 def gpu(gpu_id: str, services: Shared, scope: Reader) -> GpuAnswer:
     """Return one GPU as it is now."""
     found = services.fleet.gpu(gpu_id, scope)
-    return _gpu(found, services.health.read(services.fleet.read(scope), scope)[_key(found)])
+    return _gpu(found, services.health.read(services.fleet.read(scope), scope)[key_of(found)])
 
 
 @router.get("/v1/clusters")
@@ -142,7 +142,7 @@ def _gpu_page(
 ) -> GpuPage:
     page, cursor = page_of(found, asked)
     return GpuPage(
-        gpus=[_gpu(gpu, verdicts[_key(gpu)]) for gpu in page],
+        gpus=[_gpu(gpu, verdicts[key_of(gpu)]) for gpu in page],
         total=len(found),
         next_cursor=cursor,
         complete_through=_time(now.progress.complete_through_ms),
@@ -187,7 +187,7 @@ def _gpu(gpu: GpuNow, verdict: Verdict) -> GpuAnswer:
         owner_team=gpu.owner_team,
         model_id=gpu.model_id,
         status=gpu.status.value,
-        health=_verdict(verdict),
+        health=verdict_answer(verdict),
         last_seen=_time(gpu.last_seen_ms),
         values=dict(gpu.values),
         links={
@@ -216,18 +216,20 @@ def _place(members: Sequence[GpuNow], verdicts: Mapping[Key, Verdict], host_id: 
     )
 
 
-def _key(gpu: GpuNow) -> Key:
+def key_of(gpu: GpuNow) -> Key:
+    """Return what verdicts know a GPU by."""
     return (gpu.tenant_id, gpu.cluster_id, gpu.host_id, gpu.gpu_id)
 
 
-def _verdict(verdict: Verdict) -> VerdictAnswer:
+def verdict_answer(verdict: Verdict) -> VerdictAnswer:
+    """Return a verdict as answers have it."""
     evidence = [EvidenceAnswer(rule=one.rule, since=_time(one.since_ms), text=one.text) for one in verdict.evidence]
     return VerdictAnswer(verdict=verdict.health.value, evidence=evidence)
 
 
 def _health_of(gpus: Sequence[GpuNow], verdicts: Mapping[Key, Verdict]) -> HealthCounts:
     """Return how many GPUs are how, worst first, and by what evidence."""
-    found = [verdicts[_key(gpu)] for gpu in gpus]
+    found = [verdicts[key_of(gpu)] for gpu in gpus]
     counts = Counter(one.health.value for one in found)
     reasons = Counter(one.rule for each in found for one in each.evidence)
     worst = next((health for health in Health if counts[health.value]), Health.UNKNOWN)

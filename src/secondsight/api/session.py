@@ -27,7 +27,7 @@ def sign_in(
     session_id = start_session(services.metadata, identity, services.clock.now_ms(), lasts_seconds)
     set_session(response, request, session_id, lasts_seconds)
     services.audit.record(AuditEntry(services.clock.now_ms(), identity.subject, identity.tenant_id, "sign_in"))
-    return _session(identity)
+    return session_answer(identity)
 
 
 def set_session(response: Response, request: Request, session_id: str, lasts_seconds: int) -> None:
@@ -46,7 +46,7 @@ def set_session(response: Response, request: Request, session_id: str, lasts_sec
 @router.get("/v1/session")
 def session(caller: Caller) -> SessionAnswer:
     """Return who is signed in."""
-    return _session(caller)
+    return session_answer(caller)
 
 
 @router.delete("/v1/session", status_code=204)
@@ -57,5 +57,6 @@ def sign_out(services: Shared, request: Request, response: Response) -> None:
     response.delete_cookie(COOKIE, path="/", secure=secure, httponly=True, samesite="strict")
 
 
-def _session(identity: Identity) -> SessionAnswer:
+def session_answer(identity: Identity) -> SessionAnswer:
+    """Return who somebody is, as answers have it."""
     return SessionAnswer(tenant_id=identity.tenant_id, name=identity.name, role=identity.role.value)

@@ -14,9 +14,9 @@ from secondsight.access.oidc import OidcConfig, identity_of
 from secondsight.access.sessions import start_session
 from secondsight.access.signins import LASTS_MS, begin, finish
 from secondsight.api.attempts import ISSUER, address_of
-from secondsight.api.models import ErrorAnswer, Shape
-from secondsight.api.services import Services, Shared
-from secondsight.api.session import set_session
+from secondsight.api.models import ErrorAnswer, SessionAnswer, Shape
+from secondsight.api.services import Services, Shared, authenticated
+from secondsight.api.session import session_answer, set_session
 from secondsight.errors import Rejected
 
 COOKIE = "secondsight_sign_in"
@@ -31,16 +31,28 @@ router = APIRouter(tags=["session"], responses={code: {"model": ErrorAnswer} for
 
 
 class WaysAnswer(Shape):
-    """How people can sign in; `issuer` is where `GET /v1/session/login` leads, null where it leads nowhere."""
+    """How people can sign in, and who has.
+
+    `issuer` is where `GET /v1/session/login` leads, null where it leads nowhere; `session` is null of nobody.
+    """
 
     token: bool
     issuer: str | None
+    session: SessionAnswer | None
 
 
 @router.get("/v1/session/ways")
-def ways(services: Shared) -> WaysAnswer:
-    """Return how people can sign in."""
-    return WaysAnswer(token=True, issuer=services.config.oidc.issuer if services.config.oidc else None)
+def ways(services: Shared, request: Request) -> WaysAnswer:
+    """Return how people can sign in, and who is signed in already; that nobody is, is no refusal."""
+    issuer = services.config.oidc.issuer if services.config.oidc else None
+    return WaysAnswer(token=True, issuer=issuer, session=_signed_in(services, request))
+
+
+def _signed_in(services: Services, request: Request) -> SessionAnswer | None:
+    try:
+        return session_answer(authenticated(request, services))
+    except Rejected:
+        return None
 
 
 @router.get("/v1/session/login", response_class=Response, status_code=303)

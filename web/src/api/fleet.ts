@@ -1,9 +1,17 @@
 /** Ask for the fleet, its GPUs and the catalogue. */
 
 import { queryOptions } from "@tanstack/react-query";
-import { pagesOf, request } from "./client";
+import { request } from "./client";
 import { type Meta, toInstant, toMeta } from "./meta";
-import type { WireCatalog, WireFleet, WireGpu, WireGpuPage, WireMetric } from "./wire";
+import type {
+  WireCatalog,
+  WireFleet,
+  WireGpu,
+  WireGpuColumns,
+  WireGpuNames,
+  WireGpuPage,
+  WireMetric,
+} from "./wire";
 
 export type Status = "reporting" | "silent" | "lost" | "unknown";
 
@@ -67,7 +75,8 @@ export interface Filters {
   model?: string;
 }
 
-const PAGE = 2000;
+/** GPUs of a list that is asked for less often. */
+const LARGE = 2000;
 const FLEET_EVERY_MS = 2000;
 const LIST_EVERY_MS = 5000;
 const LARGE_LIST_EVERY_MS = 15_000;
@@ -120,9 +129,68 @@ async function fetchFleet(signal: AbortSignal): Promise<Fleet> {
   };
 }
 
-async function fetchGpus(filters: Filters, signal: AbortSignal): Promise<GpuList> {
-  const pages = await pagesOf<WireGpuPage>("/v1/gpus", { limit: PAGE, ...filters }, signal);
-  return { gpus: pages.all.flatMap((page) => page.gpus.map(toGpu)), meta: toMeta(pages.last) };
+/** Who GPUs are, in the order of an answer. */
+type Names = Pick<Gpu, "id" | "host" | "cluster" | "rack" | "index" | "product" | "job" | "team" | "model">;
+
+/** By place, the names of its GPUs and what they are called by: what is known is not told again. */
+const namesKept = new Map<string, { layout: string; names: readonly Names[] }>();
+const NAMES_KEPT = 4;
+
+function toNames(wire: WireGpuNames): Names[] {
+  return wire.gpuId.map((id, at) => ({
+    id,
+    host: wire.hostId[at] ?? "",
+    cluster: wire.clusterId[at] ?? "",
+    rack: wire.rack[at] ?? "",
+    index: wire.index[at] ?? null,
+    product: wire.gpuModel[at] ?? "",
+    job: wire.jobId[at] ?? "",
+    team: wire.ownerTeam[at] ?? "",
+    model: wire.modelId[at] ?? "",
+  }));
+}
+
+function keepNames(cluster: string, layout: string, names: readonly Names[]): readonly Names[] {
+  namesKept.delete(cluster);
+  namesKept.set(cluster, { layout, names });
+  for (const oldest of namesKept.keys()) {
+    if (namesKept.size <= NAMES_KEPT) break;
+    namesKept.delete(oldest);
+  }
+  return names;
+}
+
+const WELL: Pick<Gpu, "status" | "health"> = {
+  status: "reporting",
+  health: { verdict: "healthy", evidence: [] },
+};
+
+/** GPUs out of an answer in columns: whoever it does not note is well. */
+export function toGpus(names: readonly Names[], wire: WireGpuColumns): Gpu[] {
+  const newest = toInstant(wire.newest);
+  const columns = Object.entries(wire.values);
+  const noted = new Map(wire.notable.map((one) => [one.at, one]));
+  return names.map((name, at) => {
+    const behind = wire.behindMs[at] ?? null;
+    const one = noted.get(at);
+    const standing =
+      one === undefined ? WELL : { status: toStatus(one.status), health: toHealth(one.health) };
+    return {
+      ...name,
+      ...standing,
+      lastSeen: newest === null || behind === null ? null : newest - behind,
+      values: Object.fromEntries(columns.map(([metric, values]) => [metric, values[at] ?? null])),
+    };
+  });
+}
+
+async function fetchGpus(cluster: string, signal: AbortSignal): Promise<GpuList> {
+  const known = namesKept.get(cluster);
+  const params = { cluster, layout: known?.layout };
+  const wire = await request<WireGpuColumns>("/v1/fleet/gpus", { params, signal });
+  const names =
+    wire.names === null ? (known?.names ?? []) : keepNames(cluster, wire.layout, toNames(wire.names));
+  return { gpus: toGpus(names, wire), meta: toMeta(wire) };
 }
 
 async function fetchGpu(id: string, signal: AbortSignal): Promise<Gpu> {
@@ -150,14 +218,14 @@ export const fleetQuery = queryOptions({
   refetchInterval: FLEET_EVERY_MS,
 });
 
-/** GPUs in order of cluster, host and index; those of some place or owner, or all. */
-export function gpusQuery(filters: Filters = {}) {
+/** GPUs in order of cluster, host and index; those of a cluster, or all. */
+export function gpusQuery(cluster = "") {
   return queryOptions({
-    queryKey: ["gpus", filters],
-    queryFn: ({ signal }) => fetchGpus(filters, signal),
+    queryKey: ["gpus", cluster],
+    queryFn: ({ signal }) => fetchGpus(cluster, signal),
     structuralSharing: false,
     refetchInterval: (query) =>
-      (query.state.data?.gpus.length ?? 0) > PAGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
+      (query.state.data?.gpus.length ?? 0) > LARGE ? LARGE_LIST_EVERY_MS : LIST_EVERY_MS,
   });
 }
 

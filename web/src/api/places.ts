@@ -30,6 +30,8 @@ export interface ClusterNow {
 }
 
 const EVERY_MS = 5000;
+/** Which hosts stand beside one changes seldom, and all of a cluster are many. */
+const HOSTS_EVERY_MS = 60_000;
 const PAGE = 1000;
 
 function toSums(wire: WirePlace): PlaceSums {
@@ -72,6 +74,7 @@ export function clusterQuery(id: string) {
     queryKey: ["cluster", id],
     queryFn: ({ signal }) => fetchCluster(id, signal),
     enabled: id !== "",
-    refetchInterval: EVERY_MS,
+    refetchInterval: HOSTS_EVERY_MS,
+    staleTime: HOSTS_EVERY_MS,
   });
 }

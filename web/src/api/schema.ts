@@ -564,6 +564,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fleet/gpus": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Gpu Columns
+         * @description Return every GPU as it is now, in columns.
+         */
+        get: operations["gpu_columns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/fleet/map": {
         parameters: {
             query?: never;
@@ -1009,7 +1029,7 @@ export interface paths {
         };
         /**
          * Ways
-         * @description Return how people can sign in.
+         * @description Return how people can sign in, and who is signed in already; that nobody is, is no refusal.
          */
         get: operations["ways"];
         put?: never;
@@ -1983,6 +2003,62 @@ export interface components {
             workloadId: string;
         };
         /**
+         * GpuColumns
+         * @description GPUs as they are now, in order of cluster, host and index.
+         *
+         *     `names` is null where the caller named the layout that is in use still. Whoever is not among `notable` reports and
+         *     is healthy. `behindMs` is how much older the newest row of each is than `newest`, null where there never was one.
+         */
+        GpuColumns: {
+            /** Behindms */
+            behindMs: (number | null)[];
+            /** Completethrough */
+            completeThrough: string | null;
+            /** Datafreshnessms */
+            dataFreshnessMs: number | null;
+            /** Layout */
+            layout: string;
+            names: components["schemas"]["GpuNames"] | null;
+            /** Newest */
+            newest: string | null;
+            /** Notable */
+            notable: components["schemas"]["NotableGpu"][];
+            /** Total */
+            total: number;
+            /** Values */
+            values: {
+                [key: string]: (number | null)[];
+            };
+        };
+        /**
+         * GpuNames
+         * @description Who GPUs are, one column a name.
+         */
+        GpuNames: {
+            /** Clusterid */
+            clusterId: string[];
+            /** Gpuid */
+            gpuId: string[];
+            /** Gpumodel */
+            gpuModel: string[];
+            /** Hostid */
+            hostId: string[];
+            /** Index */
+            index: (number | null)[];
+            /** Jobid */
+            jobId: string[];
+            /** Modelid */
+            modelId: string[];
+            /** Ownerteam */
+            ownerTeam: string[];
+            /** Rack */
+            rack: string[];
+            /** Tenantid */
+            tenantId: string[];
+            /** Workloadid */
+            workloadId: string[];
+        };
+        /**
          * GpuPage
          * @description A page of GPUs. `warnings` name what is asked for and is nowhere.
          */
@@ -2524,6 +2600,17 @@ export interface components {
          * @enum {string}
          */
         Naming: "cells" | "hosts";
+        /**
+         * NotableGpu
+         * @description A GPU, by its place in the columns, that is silent, not healthy, or has something to be said of it.
+         */
+        NotableGpu: {
+            /** At */
+            at: number;
+            health: components["schemas"]["VerdictAnswer"];
+            /** Status */
+            status: string;
+        };
         /**
          * PlaceAnswer
          * @description Sums over the GPUs of one cluster or host.
@@ -3263,11 +3350,14 @@ export interface components {
         };
         /**
          * WaysAnswer
-         * @description How people can sign in; `issuer` is where `GET /v1/session/login` leads, null where it leads nowhere.
+         * @description How people can sign in, and who has.
+         *
+         *     `issuer` is where `GET /v1/session/login` leads, null where it leads nowhere; `session` is null of nobody.
          */
         WaysAnswer: {
             /** Issuer */
             issuer: string | null;
+            session: components["schemas"]["SessionAnswer"] | null;
             /** Token */
             token: boolean;
         };
@@ -5290,6 +5380,76 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Service Unavailable */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    gpu_columns: {
+        parameters: {
+            query?: {
+                /** @description One value, or several separated by commas. */
+                cluster?: string;
+                /** @description Name of a layout that the caller has. */
+                layout?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GpuColumns"];
+                };
+            };
+            /** @description Bad Request */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Unauthorized */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Forbidden */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+            /** @description Validation Error */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HTTPValidationError"];
                 };
             };
             /** @description Service Unavailable */

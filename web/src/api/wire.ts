@@ -8,6 +8,8 @@ export type WireColumns = Schemas["QueryAnswer"];
 export type WireSeries = Schemas["SeriesAnswer"];
 export type WireCoverage = Schemas["CoverageAnswer"];
 export type WireGpu = Schemas["GpuAnswer"];
+export type WireGpuColumns = Schemas["GpuColumns"];
+export type WireGpuNames = Schemas["GpuNames"];
 export type WireGpuPage = Schemas["GpuPage"];
 export type WireFleet = Schemas["FleetAnswer"];
 export type WireCatalog = Schemas["CatalogAnswer"];
@@ -41,6 +43,7 @@ export type WireGrants = Schemas["GrantPage"];
 export type WireTokens = Schemas["TokenPage"];
 export type WireAudit = Schemas["AuditPage"];
 export type WireSession = Schemas["SessionAnswer"];
+export type WireWays = Schemas["WaysAnswer"];
 
 /** What answers say about themselves; lists say less than series. */
 export type WireMeta = Partial<

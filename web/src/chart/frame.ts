@@ -20,3 +20,15 @@ export function inNextFrame(owner: object, job: () => void): void {
 export function forgetFrame(owner: object): void {
   waiting.delete(owner);
 }
+
+/** Run `job` once the next frame is on the screen; the function given back forgets it. */
+export function afterFrame(job: () => void): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const frame = requestAnimationFrame(() => {
+    timer = setTimeout(job);
+  });
+  return () => {
+    cancelAnimationFrame(frame);
+    clearTimeout(timer);
+  };
+}

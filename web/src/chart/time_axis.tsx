@@ -21,8 +21,10 @@ export function useWidth() {
   const [width, setWidth] = useState(0);
   const host = useCallback((element: HTMLDivElement | null) => {
     if (element === null) return;
-    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    const measure = () => setWidth(element.clientWidth);
+    const observer = new ResizeObserver(measure);
     observer.observe(element);
+    measure(); // what depends on it is drawn in this frame, not in the next
     return () => observer.disconnect();
   }, []);
   return { host, width };

@@ -16,8 +16,8 @@ function chosen(): Theme {
   return isTheme(text) ? text : "system";
 }
 
-/** Put the chosen theme on the document. */
-export function applyTheme(theme: Theme = chosen()): void {
+/** Put a theme on the document; public/early.js does so with the chosen one before the pages are there. */
+function applyTheme(theme: Theme): void {
   if (theme === "system") delete document.documentElement.dataset["theme"];
   else document.documentElement.dataset["theme"] = theme;
 }

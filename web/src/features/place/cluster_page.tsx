@@ -186,7 +186,7 @@ function Filled({ cluster, rack, view, query, gpus, only }: FilledProps) {
 
 export function ClusterPage({ cluster, rack }: { cluster: string; rack?: string }) {
   const view = useView("1h");
-  const query = useQuery(gpusQuery({ cluster }));
+  const query = useQuery(gpusQuery(cluster));
   const all = query.data?.gpus ?? [];
   const only = useMemo(() => (rack === undefined ? undefined : (gpu: Gpu) => gpu.rack === rack), [rack]);
   const gpus = useMemo(() => (only === undefined ? all : all.filter(only)), [all, only]);

@@ -1,8 +1,9 @@
-/** Exchange a token for a session. */
+/** Exchange a token for a session, or go to who vouches for people. */
 
+import { useQuery } from "@tanstack/react-query";
 import { type FormEvent, useEffect, useId, useState } from "react";
 import { ApiError } from "../../api/client";
-import { signIn } from "../../api/session";
+import { issuerLogin, signIn, waysQuery } from "../../api/session";
 import { Icon, Shape } from "../../ui/icon";
 import "./signin.css";
 
@@ -34,7 +35,19 @@ function useSignIn(onDone: () => void) {
   return { busy, refused, submit };
 }
 
-export function SigninPage({ onDone }: { onDone: () => void }) {
+/** "login.example.org" of the address of an issuer. */
+function hostOf(issuer: string): string {
+  return URL.canParse(issuer) ? new URL(issuer).host : issuer;
+}
+
+export interface SigninPageProps {
+  /** Path of these pages that a sign-in leads to. */
+  back: string;
+  onDone: () => void;
+}
+
+export function SigninPage({ back, onDone }: SigninPageProps) {
+  const issuer = useQuery(waysQuery).data?.issuer ?? null;
   const id = useId();
   const [token, setToken] = useState("");
   const { busy, refused, submit } = useSignIn(onDone);
@@ -53,6 +66,14 @@ export function SigninPage({ onDone }: { onDone: () => void }) {
           Secondsight
         </div>
         <h1>Sign in</h1>
+        {issuer !== null && (
+          <>
+            <a className="signin-button" href={issuerLogin(back)}>
+              Sign in with {hostOf(issuer)}
+            </a>
+            <p className="signin-or">or with a token</p>
+          </>
+        )}
         <label htmlFor={id}>Token</label>
         <input
           id={id}
@@ -71,7 +92,11 @@ export function SigninPage({ onDone }: { onDone: () => void }) {
             </>
           )}
         </p>
-        <button type="submit" className="signin-button" disabled={busy}>
+        <button
+          type="submit"
+          className={issuer === null ? "signin-button" : "signin-button second"}
+          disabled={busy}
+        >
           {busy ? "Signing in" : "Sign in"}
         </button>
         <p id={`${id}-hint`} className="signin-hint">

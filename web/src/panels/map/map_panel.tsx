@@ -4,6 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { catalogQuery, type Gpu } from "../../api/fleet";
 import { type ByteFrame, type Frame, frameQuery, type MapCell } from "../../api/map";
+import { afterFrame } from "../../chart/frame";
 import { isStreaming, useLive } from "../../live/streams";
 import { Icon } from "../../ui/icon";
 import { Answered, Broken, Panel } from "../../ui/panel";
@@ -31,7 +32,7 @@ export interface MapPanelProps {
   gpus: ReadonlyMap<string, Gpu> | undefined;
   /** Cells that belong here; all of the cluster where it is left out. */
   only?: (place: MapCell) => boolean;
-  /** Told once the first map is there, or will not come. */
+  /** Told once the first map is on the screen, or will not come. */
   onFirst?: () => void;
   children?: ReactNode;
 }
@@ -113,9 +114,10 @@ export function MapPanel(props: MapPanelProps) {
   const { query, frame: found, isFetched } = useFrame(shown.metric, at, cluster);
   const { data: catalog } = useQuery(catalogQuery);
   const { places, frame } = useShown(found, zoom, only);
-  useEffect(() => {
-    if (isFetched) onFirst?.();
-  }, [isFetched, onFirst]);
+  useEffect(
+    () => (isFetched && onFirst !== undefined ? afterFrame(onFirst) : undefined),
+    [isFetched, onFirst],
+  );
   return (
     <Panel
       title="Map"
