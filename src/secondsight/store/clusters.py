@@ -22,6 +22,8 @@ CLUSTER_KEY = ("region", "job_id", "workload_id", "owner_team", "model_id", "gpu
 """What tells rows of one tenant, cluster and window apart."""
 TOTALS = f"Map({NAME}, UInt64)"
 WEIGHTS_CODEC = "GCD,T64,ZSTD(1)"
+FEW_PARTS = {"merge_selector_base": "5", "min_age_to_force_merge_seconds": "900"}
+"""These rows are few, and a question reads months of them: parts that it opens cost more than merging them does."""
 
 
 def cluster_resolution(resolution: str) -> str:
@@ -72,7 +74,7 @@ def cluster_table(kind: EntityKind, level: Level, metrics: Sequence[Metric]) -> 
         "ReplacingMergeTree(version)",
         ("tenant_id", "cluster_id", f"{level.bucket}(window_start)", "part", "window_start", *CLUSTER_KEY[:-1]),
         (f"{level.partition}(window_start)", "retention_class"),
-        WIDE_SETTINGS,
+        tuple((dict(WIDE_SETTINGS) | FEW_PARTS | _whole_months(level)).items()),
     )
 
 
@@ -81,6 +83,11 @@ def others_tables() -> frozenset[str]:
     of_kinds = (f"{kind.value}_{level.name}" for kind in EntityKind for level in LEVELS)
     pooled = (f"{kind.value}_{name}" for kind in CLUSTER_KINDS for name in CLUSTER_RESOLUTIONS)
     return frozenset([*of_kinds, *pooled, *(spec.name for spec in made_tables())])
+
+
+def _whole_months(level: Level) -> dict[str, str]:
+    """Return the setting by which months are joined only when they are over, where rows come every 5 minutes."""
+    return {"min_age_to_force_merge_on_partition_only": "1" if level is LEVELS[0] else "0"}
 
 
 def _columns(metric: Metric) -> list[ColumnSpec]:

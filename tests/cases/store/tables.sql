@@ -1311,7 +1311,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_5m` (
   `tenant_id` LowCardinality(String),
@@ -1344,7 +1344,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_5m` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfDay(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1h` (
   `tenant_id` LowCardinality(String),
@@ -1391,7 +1391,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 0;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1h` (
   `tenant_id` LowCardinality(String),
@@ -1424,7 +1424,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1h` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYYYYMM(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfMonth(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 0;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1d` (
   `tenant_id` LowCardinality(String),
@@ -1471,7 +1471,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`gpu_cluster_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 0;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1d` (
   `tenant_id` LowCardinality(String),
@@ -1504,7 +1504,7 @@ CREATE TABLE IF NOT EXISTS `secondsight`.`node_cluster_1d` (
 ENGINE = ReplacingMergeTree(version)
 PARTITION BY (toYear(window_start), retention_class)
 ORDER BY (tenant_id, cluster_id, toStartOfYear(window_start), part, window_start, region, job_id, workload_id, owner_team, model_id, gpu_model)
-SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 20, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864;
+SETTINGS default_compression_codec = 'ZSTD(1)', auto_statistics_types = '', merge_selector_base = 5, nullable_serialization_version = 'allow_sparse', min_bytes_for_wide_part = 67108864, min_age_to_force_merge_seconds = 900, min_age_to_force_merge_on_partition_only = 0;
 
 CREATE TABLE IF NOT EXISTS `secondsight`.`histograms_1s` (
   `tenant_id` LowCardinality(String),
