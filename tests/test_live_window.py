@@ -41,6 +41,8 @@ GAUGE, POWER, COUNTER, STATE = (
     "gpu_energy_joules_total",
     "gpu_recovery_action",
 )
+LESS = "gpu_memory_copy_utilization_ratio"
+"""Of another class than P0."""
 LENGTH_MS = 240_000
 NOW = T0 + LENGTH_MS + 5_000
 PLACES = (
@@ -315,6 +317,36 @@ def test_memory_stays_in_the_budget_and_the_oldest_go_first(store: ChdbStore) ->
         assert metrics.value("live_bytes") <= 1 << 20
     assert narrowed or window.held_from_ms > T0 - 1_200_000
     assert metrics.value("live_rows") < 38_400
+
+
+def test_a_window_becomes_narrower_without_beginning_again(store: ChdbStore) -> None:
+    emptied(store)
+    clock, metrics = ManualClock(T0), SelfMetrics()
+    gpus, end_ms = 200, T0 + 160_000
+    with following(Near(store), clock, LiveConfig(mib=1, minutes=20.0), metrics) as window:
+        settled(window)
+        for start_ms in range(T0, end_ms, 4_000):
+            times = range(start_ms, start_ms + 4_000, 1_000)
+            figures = [{POWER: (t - T0) // 1000, LESS: gpu} for t in times for gpu in range(gpus)]
+            names = [(t, f"GPU-{gpu}") for t in times for gpu in range(gpus)]
+            insert_rows(store, [Row(*name, some) for name, some in zip(names, figures, strict=True)])
+            clock.move(4.0)
+            if start_ms % 5 == 0:
+                settled(window)
+        table = settled(window).table("gpu_1s")
+        assert table is not None
+        from_ms = table.complete_from_ms
+        kept = {name: table.reading(scope_of("t1"), [name], {}, from_ms, end_ms) for name in (POWER, LESS)}
+        assert rows_of(window) == gpus * (end_ms - from_ms) // 1000
+    assert T0 < from_ms < end_ms - 30_000
+    assert metrics.value("live_narrow") == 1
+    assert metrics.value("live_restarts_total", reason="stale") == 0
+    assert kept[LESS] is None
+    assert kept[POWER] is not None
+    values = np.concatenate([block.values(POWER) for block in kept[POWER].blocks])
+    seconds, counts = np.unique(values, return_counts=True)
+    assert seconds.tolist() == list(range((from_ms - T0) // 1000, 160))
+    assert set(counts.tolist()) == {gpus}
 
 
 def test_a_window_over_a_store_that_lags_begins_where_its_newest_rows_fit(store: ChdbStore) -> None:

@@ -4,7 +4,7 @@ What arrives is kept as it came until somebody reads; then one order of all rows
 in order when it is first asked for. A block never changes: more rows make another one, with another id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from threading import Lock
@@ -179,7 +179,7 @@ class LiveBlock:
             columns: dict[str, Column] = {}
             for name in names:
                 columns[name] = self.column(name)
-                self._batches = tuple(_without(batch, name) for batch in self._batches)
+                self._batches = tuple(without(batch, (name,)) for batch in self._batches)
             with self._lock:
                 self._batches = (batch_of(self.series, self.owner, self.t, self._version, columns),)
                 self._size_before, self._order = self.series.size, np.arange(self.series.size)
@@ -240,9 +240,9 @@ def _repeats(keys: Sequence[NDArray[Any]], order: Rows) -> NDArray[np.bool_]:
     return same
 
 
-def _without(batch: Batch, name: str) -> Batch:
-    """Return a batch without one of its columns."""
-    columns = {each: column for each, column in batch.columns.items() if each != name}
+def without(batch: Batch, names: Collection[str]) -> Batch:
+    """Return a batch without some of its columns."""
+    columns = {each: column for each, column in batch.columns.items() if each not in names}
     return batch_of(batch.series, batch.owner, batch.t, (batch.high, batch.low), columns)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
 from secondsight.catalog.secondary import MARK
-from secondsight.live.block import Batch, Column, LiveBlock, batch_of, packed, taken
+from secondsight.live.block import Batch, Column, LiveBlock, batch_of, packed, taken, without
 from secondsight.live.names import Directory, Names
 from secondsight.live.reading import LiveReading, Visible, visible
 from secondsight.live.shape import OWNER, SERIES, Shape
@@ -54,6 +54,7 @@ class LiveTable:
         self._rounds: dict[int, int] = {}
         self._visible: dict[Any, Visible] = {}
         self._metrics: frozenset[str] = frozenset()
+        self._left_out: frozenset[str] = frozenset()
         self.kept_from_ms = NEVER_MS
         self.complete_from_ms = NEVER_MS
         self.texts: dict[str, Names] = {}
@@ -118,6 +119,21 @@ class LiveTable:
             self._clear()
             self.kept_from_ms = kept_from_ms
             self._metrics = frozenset(metrics)
+
+    def narrow(self, metrics: Collection[str], left_out: Collection[str]) -> None:
+        """Keep the columns of some metrics alone, of the rows that are held and of all further ones.
+
+        Args:
+            metrics: Catalogue names of those that are kept.
+            left_out: Columns of all others.
+        """
+        with self._lock:
+            self._metrics, self._left_out = frozenset(metrics), frozenset(left_out)
+            for start in [*self._blocks]:
+                self._waiting[start] = [*self._blocks.pop(start).batches, *self._waiting[start]]
+                self._rounds[start] = 0
+            for start, batches in self._waiting.items():
+                self._waiting[start] = [without(batch, self._left_out) for batch in batches]
 
     def trust(self) -> None:
         """Show what is held: every stored row of a time since the beginning was added, and all further ones will be."""
@@ -200,7 +216,8 @@ class LiveTable:
         names = set(rows.column_names)
         is_wide = "version_hi" in names
         left_out = {*SERIES, *OWNER, self.shape.time, "version", "version_hi", "version_lo"}
-        columns = {name: self._column(name, rows[name].chunk(0)) for name in names - left_out} if rows.num_rows else {}
+        kept = names - left_out - self._left_out
+        columns = {name: self._column(name, rows[name].chunk(0)) for name in kept} if rows.num_rows else {}
         for name in set(self.shape.fixed) - left_out - names:
             columns[name] = Column(None, np.full(rows.num_rows, self._default(name)))
         high = rows["version_hi"].to_numpy() if is_wide else np.zeros(rows.num_rows, np.uint64)

@@ -8,7 +8,7 @@ again: after the owner's restart, after it was cut off, and when rows were chang
 import logging
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -81,6 +81,7 @@ class LiveWindow:
         self._moved = threading.Condition()
         self._at = self._shown = NOWHERE
         self._budget = Budget(config.mib)
+        self._is_narrowed = False
         self._tidied_seconds = self._trimmed_seconds = 0.0
 
     def table(self, name: str) -> LiveTable | None:
@@ -143,12 +144,42 @@ class LiveWindow:
             Retryable: The store is away, or cut this reader off.
             Stale: Begin again.
         """
-        kept = self._kept()
-        wanted = {table: self._tables[table].shape.wanted(columns) for table, columns in kept.items()}
-        for told in self._store.follow(wanted):
+        for told in self._messages():
             self.take(told)
             if stop.is_set():
                 return
+
+    def _messages(self) -> Iterator[Told]:
+        """Yield what the store tells; once fewer columns are kept, from a stream of these alone."""
+        stream = self._stream()
+        while True:
+            for told in stream:
+                yield told
+                if self._is_narrowed:
+                    break
+            else:
+                return
+            stream = yield from self._narrower(stream)
+
+    def _narrower(self, stream: Iterator[Told]) -> Generator[Told, None, Iterator[Told]]:
+        """Return a stream of what is kept now, having yielded of the one before it what came until the new one began.
+
+        Raises:
+            Stale: The one before it ended too early.
+        """
+        self._is_narrowed = False
+        following = self._stream()
+        begun = next(following)
+        while begun.store != self._at[0] or self._at[1] < begun.number:
+            told = next(stream, None)
+            if told is None or begun.store != self._at[0]:
+                raise Stale("the store began another life")
+            yield told
+        return following
+
+    def _stream(self) -> Iterator[Told]:
+        kept = self._kept()
+        return self._store.follow({name: self._tables[name].shape.wanted(columns) for name, columns in kept.items()})
 
     def take(self, told: Told) -> None:
         """Take in one message.
@@ -181,7 +212,7 @@ class LiveWindow:
         """Keep to the budget and to the range, and put what hardly changes in order.
 
         Raises:
-            Stale: The budget is too small for everything, or too many names were seen.
+            Stale: There is room for more, or too many names were seen.
         """
         now_ms = self._clock.now_ms()
         for table in self._tables.values():
@@ -193,8 +224,19 @@ class LiveWindow:
             raise Stale("it knows too many names")
         newest_ms = self._newest_ms(now_ms)
         reason = self._budget.judge(self._tables, newest_ms - self.held_from_ms, newest_ms, evicted=evicted)
-        if reason:
+        if reason and not self._budget.is_narrow:
             raise Stale(reason)
+        if reason:
+            _log.info("the live window becomes narrower: %s", reason)
+            self._narrow()
+
+    def _narrow(self) -> None:
+        """Keep only what is chosen now of all that is held; it is not read again, nor are the rows on their way."""
+        for name, table in self._tables.items():
+            chosen = self._chosen(table.shape.kind)
+            others = [each for each in self._catalog.scalars(table.shape.kind) if each not in chosen]
+            table.narrow([metric.name for metric in chosen], self._columns(name, others))
+        self._is_narrowed = True
 
     @property
     def held_from_ms(self) -> int:
@@ -266,10 +308,15 @@ class LiveWindow:
         """Return the columns of metrics that are kept, by table."""
         kept: dict[str, list[str]] = {}
         for name, table in self._tables.items():
-            metrics = self._chosen(table.shape.kind)
-            members = [column.name for metric in metrics for column in member_columns(metric)]
-            kept[name] = [*_MAPS, *members] if table.shape.is_owned else [metric.name for metric in metrics]
+            columns = self._columns(name, self._chosen(table.shape.kind))
+            kept[name] = [*_MAPS, *columns] if table.shape.is_owned else columns
         return kept
+
+    def _columns(self, name: str, metrics: Iterable[Metric]) -> list[str]:
+        """Return the columns that a table has of some metrics."""
+        if not self._tables[name].shape.is_owned:
+            return [metric.name for metric in metrics]
+        return [column.name for metric in metrics for column in member_columns(metric)]
 
     def _evict(self) -> bool:
         """Let the oldest blocks go while there are too many; tell whether any went.
