@@ -32,6 +32,7 @@ from secondsight.administer.up import add_up
 from secondsight.clock import SystemClock
 from secondsight.config import build, read_settings
 from secondsight.errors import Rejected, SecondsightError
+from secondsight.imports import leave_out_unused
 
 Command = Callable[[argparse.Namespace], int]
 WRONG_USE = frozenset(
@@ -45,6 +46,7 @@ DEFAULT_SERVER = "http://127.0.0.1:8470"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    leave_out_unused()
     parsed = parser().parse_args(arguments)
     logging.basicConfig(
         level=os.environ.get("SECONDSIGHT_LOG_LEVEL", "INFO").upper(),

@@ -18,6 +18,10 @@ from secondsight.lake.cold_request import ColdRequest, decode_answer, encode_req
 from secondsight.store.failures import QueryLimited, StoreBusy
 
 _TIMEOUT = 159
+WORKER = (
+    "from secondsight.imports import leave_out_unused; leave_out_unused(); "
+    "from secondsight.lake.cold_worker import main; main()"
+)
 START_SECONDS = 20.0
 """What a process that was just started may take longer, for its libraries."""
 
@@ -100,7 +104,7 @@ class _Worker:
 
     def __init__(self, arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "secondsight.lake.cold_worker", arguments],
+            [sys.executable, "-c", WORKER, arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},

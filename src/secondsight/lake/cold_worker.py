@@ -58,7 +58,3 @@ def _answer(engine: ColdEngine, message: bytes) -> bytes:
         return encode_refusal(error)
     except MemoryError:
         return encode_refusal(Retryable("the process of cold reads ran out of memory"))
-
-
-if __name__ == "__main__":
-    main()
