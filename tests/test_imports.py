@@ -9,9 +9,9 @@ from secondsight.imports import leave_out_unused
 leave_out_unused()
 leave_out_unused()
 import duckdb, pyarrow, pyarrow.dataset
-table = pyarrow.table({"x": pyarrow.array([1, 2, 3])})
-assert duckdb.sql("SELECT sum(x) FROM table").fetchall() == [(6,)]
-assert duckdb.sql("SELECT x FROM table").to_arrow_table().to_pylist() == table.to_pylist()
+held = pyarrow.table({"x": pyarrow.array([1, 2, 3])})
+assert duckdb.sql("SELECT sum(x) FROM held").fetchall() == [(6,)]
+assert duckdb.sql("SELECT x FROM held").to_arrow_table().to_pylist() == held.to_pylist()
 print("pandas" in sys.modules)
 """
 
