@@ -14,7 +14,7 @@ from secondsight.catalog.living import CatalogFiles, Follower, living
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import Clock
 from secondsight.gateway.connection import Connection
-from secondsight.gateway.run import ADOPT_SECONDS, Server, open_listening
+from secondsight.gateway.run import ADOPT_SECONDS, Server, calm_collector, open_listening
 from secondsight.gateway.tls import Certificate
 from secondsight.store.reach import reach_store
 
@@ -34,6 +34,7 @@ def serve_api(config: ApiConfig, clock: Clock) -> None:
     app = make_app(services)
     server = ApiServer(app, config, app.leave)
     server.follow = Follower(files, catalog, clock, services.renew, ADOPT_SECONDS).step
+    calm_collector()
     server.run(sockets=[listening])
 
 
