@@ -24,6 +24,7 @@ from secondsight.query.gaps import (
     compile_rows,
     compile_window_counts,
     compile_windows,
+    count_planned,
     filled_of,
     gaps_of,
     key_of,
@@ -142,8 +143,8 @@ class GapReader:
         Raises:
             Retryable: The store is away or busy.
         """
-        planned = stretches(self._inventory.expected(kind, filters, scope), span, span.to_ms)
-        if len(planned) * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
+        entities = count_planned(self._inventory.expected(kind, filters, scope), span)
+        if entities * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
             return None
         try:
             return lacks_of(self.read(kind, filters, span, scope, BESIDE_LACKING))
