@@ -5,7 +5,7 @@ Rows of one table wait here as dicts, keyed so that repeats within a batch colla
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -280,11 +280,12 @@ class Landing:
         rows = self._rows.get(table, {}).values()
         return [{name: value for name, value in row.items() if name} for row in rows]
 
-    def take(self) -> list[tuple[str, Any]]:
-        """Return (table, Arrow table) of all that waits; `done` forgets it."""
-        return [
-            (table, row_table(self._specs[table], list(rows.values()))) for table, rows in self._rows.items() if rows
-        ]
+    def take(self, *only: str) -> Iterator[tuple[str, Any]]:
+        """Yield (table, Arrow table) of what waits, of all tables or of some; `done` forgets it."""
+        for table in only or tuple(self._rows):
+            rows = self._rows.get(table)
+            if rows:
+                yield table, row_table(self._specs[table], list(rows.values()))
 
     def done(self, table: str) -> None:
         """Forget the rows of a table, which are written."""

@@ -119,10 +119,9 @@ class Writer:
         Raises:
             Retryable: The store is busy or away.
         """
-        for table, rows in self.landing.take():
-            if not only or table in only:
-                self._insert(table, [rows])
-                self.landing.done(table)
+        for table, rows in self.landing.take(*only):
+            self._insert(table, [rows])
+            self.landing.done(table)
 
     def _announce_rewritten(self, state: KindState, batch: list[tuple[Window, Rows]], now_ms: int) -> None:
         for window, rows in batch:
