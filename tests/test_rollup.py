@@ -1,5 +1,7 @@
 """Rollups of 5 min, 1 h and 1 d equal what is worked out from the stored raw rows, whatever came when."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -48,9 +50,9 @@ class Site:
         self.rig = Rig(store, now_ms)
         self.roller = Roller(store, CATALOG, self.rig.clock)
 
-    def send(self, cells, tick, **frame):
+    def send(self, cells, tick, cluster="k1", **frame):
         rows = {("GPU-a", "", 0): cells} if not isinstance(next(iter(cells), None), tuple) else cells
-        self.rig.send(frame_bytes(rows, [tick], names=NAMES, **frame), tenant=self.tenant)
+        self.rig.send(frame_bytes(rows, [tick], names=NAMES, **frame), tenant=self.tenant, cluster=cluster)
 
     def settle(self, pause_seconds=DAY_MS / 1000):
         """Let every window close, end and be made, of all resolutions if nothing is said."""
@@ -62,21 +64,32 @@ class Site:
 
     def check(self, metrics=METRICS, levels=tuple(WIDTHS)):
         """Compare every stored rollup with one worked out from the stored raw rows."""
-        raw = read(self.store, "gpu_1s", self.tenant)
+        raw = by_cluster(read(self.store, "gpu_1s", self.tenant))
         for level in levels:
-            width_ms = WIDTHS[level]
-            expected = process_oracle.roll_up_settled(metrics, raw, width_ms)
-            found = {key_of(row): row for row in read(self.store, f"gpu_{level}", self.tenant, "samples > 0")}
-            assert found.keys() == expected.keys(), level
-            products = products_of(self.store, self.tenant)
-            pooled = cluster_oracle.pool(metrics, copied(expected), width_ms, products)
-            for key, made in expected.items():
-                compare(found[key], made, metrics)
-            rows = read(self.store, f"gpu_cluster_{level}", self.tenant, "samples > 0")
-            clusters = {cluster_key_of(row): row for row in rows}
-            assert clusters.keys() == pooled.keys(), level
-            for key, made in pooled.items():
-                compare(clusters[key], made, metrics)
+            stored = by_cluster(read(self.store, f"gpu_{level}", self.tenant, "samples > 0"))
+            pooled = by_cluster(read(self.store, f"gpu_cluster_{level}", self.tenant, "samples > 0"))
+            assert raw.keys() == stored.keys() == pooled.keys()
+            for cluster in raw:
+                self.check_cluster(metrics, raw[cluster], stored[cluster], pooled[cluster], WIDTHS[level])
+
+    def check_cluster(self, metrics, raw, stored, stored_pooled, width_ms):
+        expected = process_oracle.roll_up_settled(metrics, raw, width_ms)
+        found = {key_of(row): row for row in stored}
+        assert found.keys() == expected.keys(), width_ms
+        pooled = cluster_oracle.pool(metrics, copied(expected), width_ms, products_of(self.store, self.tenant))
+        for key, made in expected.items():
+            compare(found[key], made, metrics)
+        clusters = {cluster_key_of(row): row for row in stored_pooled}
+        assert clusters.keys() == pooled.keys(), width_ms
+        for key, made in pooled.items():
+            compare(clusters[key], made, metrics)
+
+
+def by_cluster(rows):
+    found = defaultdict(list)
+    for row in rows:
+        found[row["cluster_id"]].append(row)
+    return found
 
 
 def copied(rows):
@@ -221,19 +234,23 @@ HANDED = [  # (start, end, collector, source, every, metrics), in seconds
 ]
 
 
-@pytest.mark.parametrize(("handed", "late"), [(case, late) for _, case in HANDED for late in (False, True)])
-def test_where_collectors_follow_each_other_all_of_them_count(store, handed, late):
+@pytest.mark.parametrize("late", [False, True])
+def test_where_collectors_follow_each_other_all_of_them_count(store, tenant, late):
     """In one order and the other: what comes later may count before what is stored."""
-    site = Site(store, new_tenant())
-    fact = allocation("GPU-a", T0 + 95_000, T0 + 305_000, job="j", team="a")
-    site.rig.send(frame_bytes({}, [T0], events=[fact], sequence=9000, names=[POWER]), tenant=site.tenant)
+    site = Site(store, tenant)
+    cases = [(f"GPU-{number}", case[::-1] if late else case) for number, (_, case) in enumerate(HANDED)]
+    facts = [allocation(gpu, T0 + 95_000, T0 + 305_000, job="j", team="a") for gpu, _ in cases]
+    site.rig.send(frame_bytes({}, [T0], events=facts, sequence=9000, names=[POWER]), tenant=tenant)
     sequence = 0
-    for start, end, collector, source, every, names in handed[::-1] if late else handed:
-        for second in range(start, end, every):
-            sequence += 1
-            about = {"sequence": sequence, "collector": collector, "source": source, "interval_ms": 1000 * every}
-            cells = {name: second + 7 * len(collector) for name in names} | {UTIL: second % 100}
-            site.send({name: cells[name] for name in names}, T0 + 1000 * second, live=True, **about)
+    for turn in range(max(len(case) for _, case in cases)):
+        for gpu, (start, end, collector, source, every, names) in (
+            (gpu, case[turn]) for gpu, case in cases if turn < len(case)
+        ):
+            for second in range(start, end, every):
+                sequence += 1
+                cells = {name: second % 100 if name == UTIL else second + 7 * int(collector[1]) for name in names}
+                about = {"sequence": sequence, "collector": collector, "source": source, "interval_ms": 1000 * every}
+                site.send({(gpu, "", 0): cells}, T0 + 1000 * second, live=True, **about)
         if late:
             site.settle(4000)
     site.settle()
@@ -263,6 +280,7 @@ FRAME = st.fixed_dictionaries(
         "interval": st.sampled_from([1000, 5000, 30_000]),
         "boot": st.sampled_from([BOOT, OTHER_BOOT, ""]),
         "teller": st.sampled_from([("c1", "nvml"), ("c1", "nvml"), ("c2", "dcgm")]),
+        "place": st.sampled_from([("k1", "h1"), ("k1", "h1"), ("k1", "h2"), ("k2", "h1")]),
         "pause": st.sampled_from([0, 0, 0, 40, 4000]),
         "restart": st.booleans(),
     }
@@ -271,23 +289,21 @@ FACTS = st.lists(
     st.tuples(st.sampled_from(["GPU-a", "GPU-b"]), st.integers(-5, 900), st.integers(0, 600), st.sampled_from("xy")),
     max_size=2,
 )
-FEW = settings(
-    max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
+USUAL = settings(
+    deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate], database=None
 )
 
 
-@FEW
-@given(frames=st.lists(FRAME, min_size=5, max_size=40), facts=FACTS)
-def test_a_rollup_is_a_recomputation_from_raw(store, frames, facts):
-    """Random order, gaps, mixed cadence, late rows, boots, owners, repeats, two tellers, restarts between any two."""
+def check_recomputation(store, frames, facts):
+    """Random order, gaps, mixed cadence, late rows, boots, owners, repeats, two tellers, moves, restarts anywhere."""
     tenant = new_tenant()
     site = Site(store, tenant)
     for number, frame in enumerate(frames):
-        rows, (collector, source) = frame["rows"], frame["teller"]
-        told = {"collector": collector, "source": source, "spool_id": 7 if collector == "c1" else 8}
+        rows, (collector, source), (cluster, host) = frame["rows"], frame["teller"], frame["place"]
+        told = {"collector": collector, "source": source, "spool_id": 7 if collector == "c1" else 8, "host": host}
         for _ in range(1 + number % 2):
             about = {"sequence": number + 1, "interval_ms": frame["interval"], "boot": frame["boot"]}
-            site.send(rows, frame["tick"], **about, **told)
+            site.send(rows, frame["tick"], cluster, **about, **told)
         site.rig.processor.step()
         site.rig.clock.move(frame["pause"])
         if frame["pause"]:
@@ -299,3 +315,17 @@ def test_a_rollup_is_a_recomputation_from_raw(store, frames, facts):
         site.rig.send(frame_bytes({}, [T0], events=[fact], sequence=900 + number, names=[POWER]), tenant=tenant)
     site.settle()
     site.check()
+
+
+@settings(USUAL, max_examples=6)
+@given(frames=st.lists(FRAME, min_size=5, max_size=40), facts=FACTS)
+def test_a_rollup_is_a_recomputation_from_raw(store, frames, facts):
+    check_recomputation(store, frames, facts)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(USUAL, max_examples=300)
+@given(frames=st.lists(FRAME, min_size=5, max_size=40), facts=FACTS)
+def test_many_rollups_are_recomputations_from_raw(store, frames, facts):
+    check_recomputation(store, frames, facts)
