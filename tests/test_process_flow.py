@@ -2,6 +2,7 @@ import math
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -240,6 +241,22 @@ def test_floats_that_are_no_numbers_are_absent_and_said_to_be_out_of_range(store
         "SELECT outcome, sum(values) AS n FROM ledger FINAL WHERE tenant_id = {t:String} GROUP BY ALL", {"t": tenant}
     )
     assert {row["outcome"]: row["n"] for row in told.to_pylist()} == {"received": 9, "stored": 9}
+
+
+@pytest.mark.parametrize("greatest", [1 << 55, 1 << 56, 1 << 63, (1 << 64) - 1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_of_great_values_the_greater_wins_whichever_comes_first(store, tenant, greatest, swapped):
+    transmit = "gpu_pcie_transmit_bytes_per_second"
+    rig = Rig(store)
+    rows = [{ENERGY: greatest - more, transmit: greatest - 1, POWER: 5} for more in (1, 0)]
+    for number, cells in enumerate(rows[::-1] if swapped else rows):
+        rig.send(frame_bytes({("GPU-a", "", 0): cells}, [T0], sequence=number + 1), tenant=tenant)
+        rig.settle()
+        rig.restart()
+    versions = store.query("SELECT toString(version) AS v FROM gpu_1s WHERE tenant_id = {t:String}", {"t": tenant})
+    assert len({row["v"] for row in versions.to_pylist()}) == (1 if swapped else 2)
+    store.query("OPTIMIZE TABLE gpu_1s FINAL")
+    assert [row[ENERGY] for row in raw_rows(store, tenant)] == [greatest]
 
 
 def test_columns_that_do_not_fit_the_catalogue_are_dead_letters_and_the_rest_is_stored(store, tenant):

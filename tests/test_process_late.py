@@ -1,3 +1,5 @@
+import pytest
+
 from process_rig import T0, Counting, Rig, allocation, frame_bytes
 from test_process_flow import ENERGY, POWER, UTIL, check_rollups, raw_rows, rollup_rows, steady
 
@@ -122,3 +124,26 @@ def test_readers_are_told_of_no_time_whose_rows_wait_for_their_windows(store):
     assert told_ms(store, tenant) == ticks[-1] - 10_000
     assert set(ticks) <= {row["event_time"] for row in raw_rows(store, tenant)}
     check_rollups(store, tenant)
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_a_late_row_whose_seconds_are_gone_leaves_their_window_as_it_is(store, many, caplog):
+    """Retention took the seconds; who is new in the window gets a row of its own."""
+    tenant = f"late-gone-{many}"
+    rig = Rig(store, T0 + 300_000)
+    for second in range(60):
+        body = frame_bytes({("GPU-a", "", 0): {POWER: 5, ENERGY: second}}, [T0 + 1000 * second], sequence=second + 1)
+        rig.send(body, tenant=tenant)
+    rig.settle()
+    before = rollup_rows(store, tenant)
+    store.query("ALTER TABLE gpu_1s DELETE WHERE tenant_id = {t:String} SETTINGS mutations_sync = 2", {"t": tenant})
+    rig.restart()
+    for number in range(many):
+        rows = {(gpu, "", 0): {POWER: 9, ENERGY: 7} for gpu in ("GPU-a", "GPU-b")}
+        rig.send(frame_bytes(rows, [T0 + 500 + number], sequence=100 + number, live=True), tenant=tenant)
+        rig.settle()
+    assert sorted(row["entity"] for row in raw_rows(store, tenant)) == ["GPU-a"] * many + ["GPU-b"] * many
+    after = rollup_rows(store, tenant)
+    assert [row for row in after if row["entity"] == "GPU-a"] == before
+    assert [row["samples"] for row in after if row["entity"] == "GPU-b"] == [many]
+    assert "left as they are" in caplog.text

@@ -1,5 +1,6 @@
 """Resolve what a window needs from the store: rows written before, samples before it, rollup rows to replace."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -125,6 +126,20 @@ def replaced(stored: Sequence[Stored], kept: Container[tuple[int, Attribution]])
     """Compare the stored rollup rows of a collector's window with the new ones, given as (series, attribution)."""
     counter = max((row.counter for row in stored), default=-1) + 1
     return Replaced(counter, [row for row in stored if row.samples and (row.series, row.attribution) not in kept])
+
+
+def lost_series(series: I32, stored: Sequence[Stored]) -> set[int]:
+    """Return the series of which a window has fewer rows than were rolled up: retention took them.
+
+    Args:
+        series: Series of each row of the window.
+        stored: Its stored rollup rows.
+    """
+    held: Counter[int] = Counter()
+    for row in stored:
+        held[row.series] += row.samples
+    there = Counter(series[np.isin(series, list(held))].tolist())
+    return {number for number, samples in held.items() if there[number] < samples}
 
 
 def _suffice(samples: Samples, priors: Sequence[Priors]) -> bool:

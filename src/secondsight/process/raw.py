@@ -35,9 +35,11 @@ class Taken:
     present: NDArray[np.bool_] | None
 
 
-_BITS_MASK = np.uint64((1 << 56) - 1)
-_LOW, _RANKS, _FULLEST = np.uint64(0xFFFF_FFFF), np.uint64(0xFF_FFFF), np.uint64(0xFFFF)
-_24, _32, _48 = np.uint64(24), np.uint64(32), np.uint64(48)
+_GREAT = 1 << 47
+"""Values below it are so few in a row that their sum has 64 bits."""
+_LOW, _HIGH = np.uint64(0xFFFF_FFFF), np.uint64((1 << 35) - 1)
+_RANKS, _FULLEST = np.uint64(0x1FFF), np.uint64(0xFFFF)
+_32, _35, _48 = np.uint64(32), np.uint64(35), np.uint64(48)
 _OK_RANK = np.uint64(QUALITY_RANK[Quality.OK])
 
 
@@ -149,21 +151,29 @@ def _description(window: Window, rows: Selection) -> dict[str, ColumnValues]:
 
 
 def _version(taken: list[Taken], blemished: bool, allocation: NDArray[np.int64]) -> WideColumn:
-    """Return fullness (16 bits), quality ranks (24), value bits (56), allocation version (32)."""
-    fullness, ranks, bits = (np.zeros(allocation.size, np.uint64) for _ in range(3))
+    """Return fullness (16 bits), quality ranks (13), sum of value bits (67), allocation version (32).
+
+    Each holds all that a row can have, so that what knows more has the greater version.
+    """
+    fullness, ranks, high, low = (np.zeros(allocation.size, np.uint64) for _ in range(4))
     for group in taken:
         full = len(group.names) if group.present is None else np.add.reduce(group.present, axis=0, dtype=np.uint64)
         fullness += np.uint64(full)
         ranks += np.add.reduce(RANK[group.quality], axis=0, dtype=np.uint64) if blemished else full * _OK_RANK
-        for values in group.values:
-            bits += _bits(values)
-    bits &= _BITS_MASK
-    high = np.minimum(fullness, _FULLEST) << _48 | (ranks & _RANKS) << _24 | bits >> _32
-    return WideColumn(high, (bits & _LOW) << _32 | allocation.astype(np.uint64) & _LOW)
+        for values in map(_bits, group.values):
+            if values.itemsize == 8 and int(values.max(initial=0)) >= _GREAT:
+                high += values >> _32
+                low += values & _LOW
+            else:
+                low += values
+    high += low >> _32
+    high, low = np.minimum(high, _HIGH), np.where(high > _HIGH, _LOW, low & _LOW)
+    upper = np.minimum(fullness, _FULLEST) << _48 | np.minimum(ranks, _RANKS) << _35 | high
+    return WideColumn(upper, low << _32 | allocation.astype(np.uint64) & _LOW)
 
 
 def _bits(values: NDArray[Any]) -> NDArray[Any]:
-    """Return value bits as unsigned integers; of a float only the upper ones, so that few sums wrap around."""
+    """Return value bits as unsigned integers; of a float only the upper ones, so that sums of many stay small."""
     unsigned = values.view(f"u{values.dtype.itemsize}")
     return unsigned >> np.uint64(16) if values.dtype.kind == "f" else unsigned
 

@@ -1,5 +1,6 @@
 """Close windows that are due, write what waits, and say up to where the log is no longer needed."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from secondsight.process.cells import WINDOW_MS, Window
 from secondsight.process.close import keep_lasts, portions, ranks_of, samples_of, sorted_rows
 from secondsight.process.findingbook import FindingBook
 from secondsight.process.kinds import KindState
-from secondsight.process.late import PriorSource, Replaced, replaced
+from secondsight.process.late import PriorSource, Replaced, lost_series, replaced
 from secondsight.process.ledgerrows import stored_counts
 from secondsight.process.load import Stored, load_rollup_keys
 from secondsight.process.lookback import windows_after
@@ -26,7 +27,9 @@ from secondsight.process.spans import Span, SpanKey, is_due
 from secondsight.process.window import Rollup, roll_up
 from secondsight.process.world import World
 from secondsight.process.write import places_of
-from secondsight.store.schema import rollup_table
+from secondsight.store.schema import raw_table, rollup_table
+
+logger = logging.getLogger(__name__)
 
 CHANGED_MAXIMUM = 1_000
 LATE_MS = 120_000
@@ -137,7 +140,7 @@ class Settler:
         again = [number for number in counted if spans[number].reopened]
         old = {number: stored[state.kind, start_ms, number] for number in again}
         made: list[tuple[Rollup, dict[str, Any]]] = []
-        chosen = sorted_rows(window, counted)
+        chosen = self._rolled_again(state, window, sorted_rows(window, counted), old)
         secondary = state.secondary.split(window.series[chosen])
         told = told_of(window, chosen[secondary], state.secondary) if secondary is not None else {}
         for rows in portions(window, chosen if secondary is None else chosen[~secondary]):
@@ -157,6 +160,27 @@ class Settler:
             is_told = not spans[number].reopened or world.log_ms(world.progress[number].partition) > world.started_ms
             world.ledger.close((state.kind, start_ms, number), held.get(number), is_told=is_told)
         self._leave(state, window, spans, following)
+
+    def _rolled_again(self, state: KindState, window: Window, rows: Rows, old: dict[int, list[Stored]]) -> Rows:
+        """Return the rows that are rolled up: not those of series whose other rows are gone from the store.
+
+        What is stored of these stays as it is, and is taken out of `old` as far as it would be buried.
+        """
+        lost = lost_series(window.series[rows], [row for stored in old.values() for row in stored])
+        if not lost:
+            return rows
+        for number, stored in old.items():
+            old[number] = [replace(row, samples=0) if row.series in lost else row for row in stored]
+        self._world.metrics.count("processor_series_left_total", len(lost), kind=state.kind.value)
+        logger.warning(
+            "%d series of %s in the window of %d s are left as they are, for the store no longer has all rows that they"
+            " were made of; rows that came late for them are in %s alone, until replay lake brings the others back",
+            len(lost),
+            rollup_table(state.kind),
+            window.start_ms // 1000,
+            raw_table(state.kind),
+        )
+        return rows[~np.isin(window.series[rows], list(lost))]
 
     def _load_forced(self, batch: Sequence[SpanKey]) -> None:
         """Load spans that are computed again without having been added to."""
