@@ -198,12 +198,15 @@ class Tail:
 
 
 def _written(rows: Any, columns: frozenset[str]) -> Any:
-    """Return some columns of rows as the bytes of an Arrow stream."""
+    """Return some columns of rows as the bytes of an Arrow stream, in memory of just that size."""
     some = rows.select([name for name in rows.column_names if name in columns])
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, some.schema) as writer:
+    measured = pa.MockOutputStream()
+    with pa.ipc.new_stream(measured, some.schema) as writer:
         writer.write_table(some)
-    return sink.getvalue()
+    made = pa.allocate_buffer(measured.size())
+    with pa.FixedSizeBufferWriter(made) as sink, pa.ipc.new_stream(sink, some.schema) as writer:
+        writer.write_table(some)
+    return made
 
 
 def _end_of_day_ms(day: str) -> int:
