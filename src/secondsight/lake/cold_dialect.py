@@ -27,7 +27,8 @@ MACROS = (
     "bitShiftRight(a, b) AS (a >> b)",
     "bitAnd(a, b) AS (a & b)",
     "mapContains(m, k) AS map_contains(m, k)",
-    "multiIf(a, x, b, y, e) AS (CASE WHEN a THEN x WHEN b THEN y ELSE e END)",
+    "multiIf(a, x, b, y, e) AS (CASE WHEN a THEN x WHEN b THEN y ELSE e END), "
+    "(a, x, b, y, c, z, e) AS (CASE WHEN a THEN x WHEN b THEN y WHEN c THEN z ELSE e END)",
     "groupArrayIf(x, c) AS coalesce(list(x) FILTER (WHERE c), [])",
     "arraySort(l) AS list_sort(l)",
     "roundDown(t, l) AS list_max(list_filter(l, lambda x: x <= t))",
@@ -37,6 +38,11 @@ MACROS = (
     "list_fell(late, early) AS "
     "coalesce(list_bool_or(list_transform(range(1, len(late) + 1), lambda i: late[i] < early[i])), false)",
     "list_grown(late, early) AS list_transform(range(1, len(late) + 1), lambda i: greatest(late[i] - early[i], 0))",
+    "list_ahead(late, early, n) AS least(list_sum(late) - list_sum(early), greatest(list_max(list_transform("
+    "range(1, n + 1), lambda i: list_sum(late[1:i]) - list_sum(early[1:i]))), 0))",
+    "list_moved(late, early) AS list_transform(range(1, len(late) + 1), "
+    "lambda n: list_ahead(late, early, n) - if(n > 1, list_ahead(late, early, n - 1), 0))",
+    "arraySum(l) AS coalesce(list_sum(l), 0)",
     "list_sums(lists) AS list_transform(range(1, coalesce(list_max(list_transform(lists, lambda l: len(l))), 0) + 1), "
     "lambda i: CAST(coalesce(list_sum(list_transform(lists, lambda l: l[i])), 0) AS BIGINT))",
     "sumForEach(x) AS list_sums(list(x))",
@@ -63,6 +69,7 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bANY LEFT JOIN\b", "LEFT JOIN"),
         (r"\b(lag|lead)InFrame\(", r"\1("),
         (r"\bposition\(", "instr("),
+        (r"\bPREWHERE (.+?) WHERE\b", r"WHERE \1 AND"),
         (
             r"\bquantileExactWeighted\(([0-9.]+)\)\((\w+), toUInt64\((\w+)\)\)",
             r"weighted_quantile(\1, list(\2), list(\3))",
@@ -74,6 +81,10 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\b(resets|changes|state_ms|quality)\[(\$\w+)\]", r"coalesce(\1[\2], 0)"),
         (r"\bgroupArrayIf\(\((\w+), (\w+)\)", r"groupArrayIf([\1, \2]"),
         (r"\barrayExists\(\(late, early\) -> late < early, (\w+), (\w+)\)", r"list_fell(\1, \2)"),
+        (
+            r"\barrayMap\(step -> .+?, (\w+), (\w+)\)\), 1, place\), 0\)\)\), arrayEnumerate\(\w+\)\), 0\)\)\)\)",
+            r"list_moved(\1, \2)",
+        ),
         (r"\barrayMap\(\(late, early\) -> if\(late >= early, .+?, (\w+), (\w+)\)", r"list_grown(\1, \2)"),
     )
 )

@@ -4,8 +4,8 @@ The same definitions as the statements of `compile.py`, cheaper where few rows a
 telemetry.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from secondsight.query.windows import FAR_MS, IDENTITY, LATE_MS, filter_predicat
 from secondsight.store.spec import quoted
 
 ROWS_MAXIMUM = 50_000
+FEW_METRICS = 8
+"""Rows that have none of more metrics than this are read and left out here: finding them costs the engine more."""
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -35,11 +37,12 @@ Bools = NDArray[np.bool_]
 _AGGREGATES = frozenset(Aggregate) - {Aggregate.P50, Aggregate.P95, Aggregate.P99}
 _EXTREMES: dict[Aggregate, Any] = {Aggregate.MIN: np.minimum, Aggregate.MAX: np.maximum}
 _SERIES = (*IDENTITY, "collector_id")
+_PARTS_OF_MS = {"ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of `compile_rows` with what every metric of them shares; shape (rows,) each.
+    """Rows of `compile_rows` by series and time, with what every metric of them shares; shape (rows,) each.
 
     Attributes:
         values: Gives, of a metric, the positions of the rows that have it, ascending, and its values.
@@ -47,6 +50,7 @@ class Rows:
         entity, series: Number of the entity and part, and of the same by one collector.
         rank: Order of collectors, the best one first; empty where one was promised.
         boot: Number of the host's boot, -1 where it is unknown; empty where no counter was asked for.
+        times: What was found out of rows that a metric has, for others that the same ones have.
     """
 
     values: Callable[[str], tuple[NDArray[np.intp], Values]]
@@ -58,6 +62,7 @@ class Rows:
     series: I64
     rank: I64
     boot: I64
+    times: "dict[Hashable, _Times]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +82,38 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class _Samples:
-    """Samples of one metric that count, sorted by entity, window, time; shape (rows,) each.
+class _Times:
+    """When samples were taken, and what they cover: the same for every metric that the same rows have.
 
     Attributes:
-        row: Position in the rows read.
+        same: Of each row, whether the one before it is of its series.
+        gap_ms: Of each row, the time since the one before it.
+        order: Those that count, sorted by entity, window, time; what follows is theirs.
         starts: Where each (entity, output window) begins.
     """
 
-    row: NDArray[np.intp]
+    same: Bools
+    gap_ms: I64
+    order: NDArray[np.intp]
     entity: I64
-    t: I64
-    v: Values
     cover_ms: I64
     bucket_ms: I64
-    is_slot: Bools
-    is_gap: Bools
+    starts: NDArray[np.intp]
+    held: dict[Key, Held]
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Samples:
+    """Samples of one metric that count, by `times`; what pairs of them say is empty where no figure is made of it."""
+
+    v: Values
+    times: _Times
     pair_ms: I64
     increase: Values
     is_pair: Bools
     is_reset: Bools
     is_change: Bools
-    starts: NDArray[np.intp]
 
 
 def suits_rows(plans: Sequence[SeriesPlan], situation: Situation) -> bool:
@@ -116,11 +131,11 @@ def suits_rows(plans: Sequence[SeriesPlan], situation: Situation) -> bool:
 
 
 def compile_rows(plans: Sequence[SeriesPlan], scope: Scope, back_ms: int) -> Statement:
-    """Return the statement for the rows that some plans over one range need, sorted by series and time.
+    """Return the statement for the rows that some plans over one range need, in no order.
 
-    `back_ms` is how far before the range counters may begin. Of rows that were written again the newest counts. Where
-    rows are narrowed by owner all of them have to be merged first, for a row may have changed hands; else sorting
-    finds the newest of the few rows cheaper.
+    `back_ms` is how far before the range counters may begin. `rows_of` takes the newest of rows written again; where
+    they are narrowed by owner all have to be merged first, for a row may have changed hands. The columns are those of
+    the table, as expressions take the engine longer than so few rows; of other entities nothing but the name is read.
 
     Raises:
         TypeError: There is no scope.
@@ -135,21 +150,19 @@ def compile_rows(plans: Sequence[SeriesPlan], scope: Scope, back_ms: int) -> Sta
     rewritten = any(plan.final_raw for plan in plans)
     owned = scope.is_attributed or first.filters.is_attributed
     span = Span(first.span.from_ms - back_ms, first.span.to_ms)
-    some = " OR ".join(f"isNotNull({quoted(name)})" for name in names)
     columns = [
         *_SERIES,
         *(["source_rank"] if first.several_sources else []),
         *(["boot_id"] if any(plan.selected.aggregate in PAIRED for plan in plans) else []),
-        "toUnixTimestamp64Milli(event_time) AS t",
-        "toInt64(greatest(interval_ms, 1)) AS cadence_ms",
-        f"toUnixTimestamp64Milli(ingest_time) - t > {LATE_MS} AS is_late",
+        *(["version"] if rewritten and not owned else []),
+        *("event_time", "interval_ms", "ingest_time"),
         *map(quoted, names),
     ]
-    where = [*raw_bounds(span, parameters), f"({some})", *filter_predicates(first.filters, tables, parameters)]
-    order = [f"ORDER BY {', '.join([*_SERIES, 't', *(['version DESC'] if rewritten else [])])}"]
-    if rewritten and not owned:
-        order.append(f"LIMIT 1 BY {', '.join([*_SERIES, 't'])}")
-    rows = tables.table(first.raw_table, columns, where, tail=order, final=rewritten and owned)
+    some = [f"({' OR '.join(f'isNotNull({quoted(name)})' for name in names)})"] if len(names) <= FEW_METRICS else []
+    filters = replace(first.filters, gpu=())
+    where = [*raw_bounds(span, parameters), *some, *filter_predicates(filters, tables, parameters)]
+    before = parameters.among([("entity", first.filters.gpu)])
+    rows = tables.table(first.raw_table, columns, where, before=before, final=rewritten and owned)
     return Statement(rows[1:-1], parameters.values(), LIMITS | ONE_THREAD)
 
 
@@ -159,21 +172,24 @@ def back_of(plans: Sequence[SeriesPlan]) -> int:
 
 
 def rows_of(table: Any) -> Rows:
-    """Return the rows of `compile_rows` with their series numbered."""
-    none = np.empty(0, np.int64)
+    """Return the rows of `compile_rows`, by series and time, the newest of each, with their series numbered."""
     names = table.column_names
-    entity = _codes(table, IDENTITY)
-    firsts = np.flatnonzero(np.diff(entity, prepend=-1))
+    texts = {name: _Texts.of(table, name) for name in _SERIES}
+    series, t = _numbered([texts[name] for name in _SERIES]), _times_ms(table, "event_time")
+    order = _newest(series, t, table["version"] if "version" in names else None)
+    entity, t = _numbered([texts[name] for name in IDENTITY])[order], t[order]
+    firsts = order[np.flatnonzero(np.diff(entity, prepend=-1))].tolist()
+    none = np.empty(0, np.int64)
     return Rows(
-        values=partial(_values, table),
-        labels=table.select(list(IDENTITY)).take(pa.array(firsts)).to_pylist(),
-        t=_integers(table, "t"),
-        cadence_ms=_integers(table, "cadence_ms"),
-        late=_integers(table, "is_late"),
+        values=partial(_values, table, order),
+        labels=[{name: texts[name].at(place) for name in IDENTITY} for place in firsts],
+        t=t,
+        cadence_ms=np.maximum(_integers(table, "interval_ms")[order], 1),
+        late=(_times_ms(table, "ingest_time")[order] - t > LATE_MS).astype(np.int64),
         entity=entity,
-        series=_codes(table, _SERIES),
-        rank=_ranks(table) if "source_rank" in names else none,
-        boot=_boots(table) if "boot_id" in names else none,
+        series=series[order],
+        rank=_ranks(table)[order] if "source_rank" in names else none,
+        boot=_boots(table)[order] if "boot_id" in names else none,
     )
 
 
@@ -191,46 +207,89 @@ def lacks_before(rows: Rows, plans: Sequence[SeriesPlan]) -> bool:
 
 def figures_of(rows: Rows, plan: SeriesPlan) -> Figures:
     """Return the points of a plan and what they are worth, from the rows of `compile_rows`."""
-    samples = _samples(rows, plan)
-    late = rows.late[samples.row]
-    figures = np.asarray(_figures(samples, plan.selected.aggregate), np.float64)
-    times, codes = samples.bucket_ms[samples.starts], samples.entity[samples.starts]
+    row, v = rows.values(plan.selected.metric.name)
+    times = _shared(rows, plan, row)
+    figures = np.asarray(_figures(_samples(rows, plan, times, row, v), plan.selected.aggregate), np.float64)
+    starts_ms, codes = times.bucket_ms[times.starts], times.entity[times.starts]
     known = ~np.isnan(figures)
     cut = []
     for entity in np.unique(codes).tolist():
         there = known & (codes == entity)
         if there.any():
-            cut.append((rows.labels[entity], times[there], figures[there]))
-    held = dict(_held(rows, samples))
-    return Figures(cut, held, int(late.sum()), samples.t.size)
+            cut.append((rows.labels[entity], starts_ms[there], figures[there]))
+    return Figures(cut, times.held, times.late, times.order.size)
 
 
-def _held(rows: Rows, samples: _Samples) -> Iterator[tuple[Key, Held]]:
-    """Yield what the tables hold of each entity and part."""
-    starts = np.flatnonzero(np.diff(samples.entity, prepend=-1))
-    ends = np.append(starts[1:], samples.t.size)[: starts.size]
-    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        key = "\0".join(rows.labels[int(samples.entity[start])].values())
-        slots, gaps = int(samples.is_slot[start:end].sum()), int(samples.is_gap[start:end].sum())
-        cadence_ms = int(rows.cadence_ms[samples.row[start]])
-        reach_ms = cadence_ms + max(GAP_SLOTS * cadence_ms, GAP_MS)
-        yield key, Held(slots, int(samples.t[start]), int(samples.t[end - 1]), gaps, reach_ms)
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """A column of texts by number; equal numbers are equal texts, and they are ordered alike."""
+
+    number: I64
+    names: list[str]
+
+    @classmethod
+    def of(cls, table: Any, name: str) -> "_Texts":
+        """Return a column of a table."""
+        column = table[name].cast(pa.string()).combine_chunks().dictionary_encode()
+        codes = column.indices.to_numpy()
+        known = column.dictionary.to_pylist()
+        names = sorted(known)
+        place = {text: number for number, text in enumerate(names)}
+        return cls(np.array([place[text] for text in known], np.int64)[codes], names)
+
+    def at(self, row: int) -> str:
+        """Return the text of a row."""
+        return self.names[int(self.number[row])]
 
 
-def _values(table: Any, name: str) -> tuple[NDArray[np.intp], Values]:
+def _numbered(texts: Sequence[_Texts]) -> I64:
+    """Number the distinct combinations of some columns, in the order of their texts."""
+    found = texts[0].number
+    for one in texts[1:]:
+        if len(one.names) > 1:
+            _, found = np.unique(found * len(one.names) + one.number, return_inverse=True)
+    numbers: I64 = np.unique(found, return_inverse=True)[1].astype(np.int64)
+    return numbers
+
+
+def _newest(series: I64, t: I64, version: Any) -> NDArray[np.intp]:
+    """Return the rows by series and time; of those that were written again the one of the highest version."""
+    if version is None:
+        return np.lexsort((t, series))
+    column = version.combine_chunks()
+    halves = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[column.offset :][: len(column)]
+    order = np.lexsort((halves[:, 0], halves[:, 1], t, series))
+    last = np.ones(order.size, np.bool_)
+    last[:-1] = (np.diff(series[order]) != 0) | (np.diff(t[order]) != 0)
+    return order[last]
+
+
+def _values(table: Any, order: NDArray[np.intp], name: str) -> tuple[NDArray[np.intp], Values]:
     column = table[name].combine_chunks()
-    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)), column.drop_null().to_numpy()
+    values = (column.fill_null(0) if column.null_count else column).to_numpy()[order]
+    if not column.null_count:
+        return np.arange(order.size), values
+    there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)[order])
+    return there, values[there]
 
 
-def _samples(rows: Rows, plan: SeriesPlan) -> _Samples:
-    """Return the samples of a plan's metric with what they cover, as `windows.samples` does."""
-    row, v = rows.values(plan.selected.metric.name)
+def _shared(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp]) -> _Times:
+    """Return what rows cover that have a metric, as it was found out for another metric that the same ones have."""
+    windows = (plan.span, plan.base_ms, plan.resolution_ms, plan.whole, plan.several_sources, plan.due_ms)
+    key = (b"" if row.size == rows.t.size else row.tobytes(), windows)
+    found = rows.times.get(key)
+    if found is None:
+        found = rows.times[key] = _times_of(rows, plan, row)
+    return found
+
+
+def _times_of(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp]) -> _Times:
+    """Return what rows cover that have a metric, as `windows.samples` does."""
     t, interval, entity, series = rows.t[row], rows.cadence_ms[row], rows.entity[row], rows.series[row]
     same = np.concatenate([[False], series[1:] == series[:-1]]) if row.size else np.empty(0, np.bool_)
     before = np.where(same, np.roll(t, 1), 0)
     after = np.where(np.roll(same, -1), np.roll(t, -1), FAR_MS)
     window = t // plan.base_ms * plan.base_ms
-    found = _pairs(rows, plan, row, v, t - before, same)
     from_ms = plan.span.from_ms
     counted = t >= from_ms
     if plan.several_sources:
@@ -240,32 +299,61 @@ def _samples(rows: Rows, plan: SeriesPlan) -> _Samples:
     if plan.several_sources:
         order = order[np.lexsort((t[order], bucket[order], entity[order]))]
     changes = np.concatenate([[True], (np.diff(entity[order]) != 0) | (np.diff(bucket[order]) != 0)])
-    return _Samples(
-        row=row[order],
+    is_slot = (t // interval != before // interval) & (t < plan.due_ms)
+    is_gap = (before >= from_ms) & (t - before > interval + np.maximum(GAP_SLOTS * interval, GAP_MS))
+    cover_ms = np.minimum(np.minimum(interval, after - t), window + plan.base_ms - t)
+    return _Times(
+        same=same,
+        gap_ms=t - before,
+        order=order,
         entity=entity[order],
-        t=t[order],
-        v=v[order],
-        cover_ms=np.minimum(np.minimum(interval, after - t), window + plan.base_ms - t)[order],
+        cover_ms=cover_ms[order],
         bucket_ms=bucket[order],
-        is_slot=(t // interval != before // interval)[order] & (t[order] < plan.due_ms),
-        is_gap=((before >= from_ms) & (t - before > interval + np.maximum(GAP_SLOTS * interval, GAP_MS)))[order],
-        pair_ms=np.where(found.counted, t - before, 0)[order],
-        increase=found.increase[order],
-        is_pair=found.counted[order],
-        is_reset=found.reset[order],
-        is_change=(same & (t - before <= PAIR_MAXIMUM_MS) & (v != np.roll(v, 1)))[order],
         starts=np.flatnonzero(changes[: order.size]),
+        held=dict(_held(rows, row[order], is_slot[order], is_gap[order])),
+        late=int(rows.late[row[order]].sum()),
     )
 
 
-def _pairs(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp], v: Values, gap_ms: I64, same: Bools) -> Increase:
+def _held(rows: Rows, row: NDArray[np.intp], is_slot: Bools, is_gap: Bools) -> Iterator[tuple[Key, Held]]:
+    """Yield what the tables hold of each entity and part."""
+    entity, t = rows.entity[row], rows.t[row]
+    starts = np.flatnonzero(np.diff(entity, prepend=-1))
+    ends = np.append(starts[1:], t.size)[: starts.size]
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        key = "\0".join(rows.labels[int(entity[start])].values())
+        cadence_ms = int(rows.cadence_ms[row[start]])
+        reach_ms = cadence_ms + max(GAP_SLOTS * cadence_ms, GAP_MS)
+        slots, gaps = int(is_slot[start:end].sum()), int(is_gap[start:end].sum())
+        yield key, Held(slots, int(t[start]), int(t[end - 1]), gaps, reach_ms)
+
+
+def _samples(rows: Rows, plan: SeriesPlan, times: _Times, row: NDArray[np.intp], v: Values) -> _Samples:
+    """Return the samples of a plan's metric."""
+    order, none = times.order, np.empty(0, np.bool_)
+    if plan.selected.aggregate not in PAIRED:
+        return _Samples(v[order], times, np.empty(0, np.int64), none, none, none, none)
+    found = _pairs(rows, plan, row, v, times)
+    is_near = times.same & (times.gap_ms <= PAIR_MAXIMUM_MS)
+    return _Samples(
+        v=v[order],
+        times=times,
+        pair_ms=np.where(found.counted, times.gap_ms, 0)[order],
+        increase=found.increase[order],
+        is_pair=found.counted[order],
+        is_reset=found.reset[order],
+        is_change=(is_near & (v != np.roll(v, 1)))[order],
+    )
+
+
+def _pairs(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp], v: Values, times: _Times) -> Increase:
     """Return what each sample adds to the one before it; nothing where the aggregate does not ask."""
-    if plan.selected.aggregate not in PAIRED or plan.selected.aggregate is Aggregate.CHANGES:
+    if plan.selected.aggregate is Aggregate.CHANGES:
         nothing = np.zeros(row.size, np.bool_)
         return Increase(np.zeros(row.size), nothing, nothing, 0)
-    boot = rows.boot[row]
+    boot, same = rows.boot[row], times.same
     new_epoch = same & (boot != np.roll(boot, 1)) & (boot >= 0) & (np.roll(boot, 1) >= 0)
-    return increase_of(plan.selected.metric, Pairs(v, np.roll(v, 1), gap_ms, new_epoch, same))
+    return increase_of(plan.selected.metric, Pairs(v, np.roll(v, 1), times.gap_ms, new_epoch, same))
 
 
 def _boots(table: Any) -> I64:
@@ -296,15 +384,15 @@ def _is_best(rank: I64, entity: I64, window: I64, counted: Bools) -> Bools:
 
 def _figures(samples: _Samples, aggregate: Aggregate) -> Any:
     """Return the figure of each output window, NaN where nothing is known."""
-    if not samples.t.size:
+    if not samples.v.size:
         return np.empty(0)
     if aggregate in PAIRED:
         return _paired_figures(samples, aggregate)
     if aggregate in _EXTREMES:
-        return _EXTREMES[aggregate].reduceat(samples.v, samples.starts).astype(np.float64)
+        return _EXTREMES[aggregate].reduceat(samples.v, samples.times.starts).astype(np.float64)
     if aggregate is Aggregate.LAST:
-        return samples.v[np.append(samples.starts[1:], samples.v.size) - 1].astype(np.float64)
-    covered_ms = _sums(samples.cover_ms, samples)
+        return samples.v[np.append(samples.times.starts[1:], samples.v.size) - 1].astype(np.float64)
+    covered_ms = _sums(samples.times.cover_ms, samples)
     if aggregate is Aggregate.COUNT:
         return covered_ms / 1000
     return _ratio(_sums(_weighed(samples), samples), covered_ms)
@@ -313,11 +401,11 @@ def _figures(samples: _Samples, aggregate: Aggregate) -> Any:
 def _weighed(samples: _Samples) -> Values:
     """Return values times what they cover; of so great ones that sums of 64 bits may overflow, in a wider float."""
     if samples.v.dtype == np.float64:
-        return samples.v * samples.cover_ms
+        return samples.v * samples.times.cover_ms
     greatest = max(abs(int(samples.v.max())), abs(int(samples.v.min())))
-    is_great = greatest * int(samples.cover_ms.sum()) >= 1 << 63
+    is_great = greatest * int(samples.times.cover_ms.sum()) >= 1 << 63
     wide: Any = samples.v.astype(np.longdouble if is_great else np.int64)
-    weighed: Values = wide * samples.cover_ms
+    weighed: Values = wide * samples.times.cover_ms
     return weighed
 
 
@@ -332,7 +420,7 @@ def _paired_figures(samples: _Samples, aggregate: Aggregate) -> F64:
 
 def _sums(values: Values, samples: _Samples) -> F64:
     wide = values.astype(np.int64) if values.dtype == np.bool_ else values
-    sums: F64 = np.add.reduceat(wide, samples.starts).astype(np.float64)
+    sums: F64 = np.add.reduceat(wide, samples.times.starts).astype(np.float64)
     return sums
 
 
@@ -341,13 +429,11 @@ def _ratio(above: F64, below: F64) -> F64:
     return ratio
 
 
-def _codes(rows: Any, names: Sequence[str]) -> I64:
-    """Number the distinct combinations of some columns of sorted rows, in their order."""
-    changed = np.zeros(max(rows.num_rows - 1, 0), np.bool_)
-    for name in names:
-        codes = rows[name].cast(pa.string()).combine_chunks().dictionary_encode().indices.to_numpy()
-        changed |= codes[1:] != codes[:-1]
-    return np.concatenate([[0], np.cumsum(changed)])[: rows.num_rows].astype(np.int64)
+def _times_ms(rows: Any, name: str) -> I64:
+    """Return a column of times in epoch ms, of which some engines tell finer units."""
+    column = rows[name].combine_chunks()
+    times: I64 = column.cast(pa.int64()).to_numpy() // _PARTS_OF_MS[column.type.unit]
+    return times
 
 
 def _integers(rows: Any, name: str) -> I64:

@@ -46,16 +46,18 @@ class ScopedTables:
         columns: Sequence[str],
         where: Sequence[str] = (),
         *,
+        before: Sequence[str] = (),
         tail: Sequence[str] = (),
         final: bool = False,
     ) -> str:
         """Return a subquery over the rows of a table that are in scope.
 
+        Predicates `before` the others, over columns of the order key, decide whether anything else of a row is read.
         With `final`, rows of one key are merged first; that is needed where rewrites may be unmerged.
         """
         _refuse_hiding(columns)
         source = f"{quoted(name)} FINAL" if final else quoted(name)
-        return select(columns, source, where=[*self._predicates(name), *where], tail=tail)
+        return select(columns, source, before=before, where=[*self._predicates(name), *where], tail=tail)
 
     def check_metric(self, name: str) -> None:
         """Narrow what is written from here on to the boxes of the scope that show a metric.

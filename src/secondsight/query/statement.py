@@ -58,12 +58,23 @@ class Parameters:
         return f"{{{name}:{type_name}}}"
 
 
-def select(columns: Sequence[str], source: str, *, where: Sequence[str] = (), tail: Sequence[str] = ()) -> str:
+def select(
+    columns: Sequence[str],
+    source: str,
+    *,
+    before: Sequence[str] = (),
+    where: Sequence[str] = (),
+    tail: Sequence[str] = (),
+) -> str:
     """Write a SELECT in parentheses, so that it can be the source of another; `tail` is what follows WHERE.
+
+    Predicates `before` it are tried on rows of a table of which nothing else is read yet.
 
     The source is a subquery in parentheses; tables are named by `scoped.py` alone.
     """
     clauses = [f"SELECT {', '.join(columns)}", f"FROM {source}"]
+    if before:
+        clauses.append(f"PREWHERE {' AND '.join(before)}")
     if where:
         clauses.append(f"WHERE {' AND '.join(where)}")
     return f"({' '.join([*clauses, *tail])})"
