@@ -21,27 +21,32 @@ class Member:
 
     Attributes:
         from_samples: Aggregate over columns v, t, cover_ms, increase, pair_ms, is_reset, is_change.
-        from_rollup: Aggregate over 30 s rows; `{name}` and `{key}` are the metric as column prefix and as map key.
+        of_row: What one row of rollups says of it; `{name}` and `{key}` are the metric as column prefix and as map key.
+        fold: Aggregate that makes the figure of several rows.
+        cast: Function that gives the figure its type.
     """
 
     name: str
     from_samples: str
-    from_rollup: str
+    of_row: str
+    fold: str = "sum"
+    cast: str = "toInt64"
 
 
 _COVERED = "if(mapContains(covered_other, {key}), covered_other[{key}], covered_ms)"
 _PAIRED = "if(isNull({name_increase}), 0, if(mapContains(increase_other, {key}), increase_other[{key}], covered_ms))"
+_TOLD = "toUnixTimestamp64Milli(last_event_time)"
 
-WEIGHTED = Member("weighted", "{wide}(sum({exact}(v) * cover_ms))", "{wide}(sum({name_sum}))")
-COVERED = Member("covered", "toInt64(sum(cover_ms))", f"toInt64(sum({_COVERED}))")
-LOWEST = Member("lowest", "toFloat64(min(v))", "toFloat64(min({name_min}))")
-HIGHEST = Member("highest", "toFloat64(max(v))", "toFloat64(max({name_max}))")
-LATEST = Member("latest", "toFloat64(argMax(v, t))", "toFloat64(argMax({name_last}, last_event_time))")
-LATEST_AT = Member("latest_at", "max(t)", "max(toUnixTimestamp64Milli(last_event_time))")
-INCREASE = Member("gained", "{wide}(sum(increase))", "{wide}(sum({name_increase}))")
-PAIRED = Member("paired", "toInt64(sum(pair_ms))", f"toInt64(sum({_PAIRED}))")
-RESETS = Member("resets", "toInt64(sum(is_reset))", "toInt64(sum(resets[{key}]))")
-CHANGES = Member("changes", "toInt64(sum(is_change))", "toInt64(sum(changes[{key}]))")
+WEIGHTED = Member("weighted", "{wide}(sum({exact}(v) * cover_ms))", "{name_sum}", cast="{wide}")
+COVERED = Member("covered", "toInt64(sum(cover_ms))", _COVERED)
+LOWEST = Member("lowest", "toFloat64(min(v))", "{name_min}", "min", "toFloat64")
+HIGHEST = Member("highest", "toFloat64(max(v))", "{name_max}", "max", "toFloat64")
+LATEST = Member("latest", "toFloat64(argMax(v, t))", "{name_last}, last_event_time", "argMax", "toFloat64")
+LATEST_AT = Member("latest_at", "max(t)", _TOLD, "max")
+INCREASE = Member("gained", "{wide}(sum(increase))", "{name_increase}", cast="{wide}")
+PAIRED = Member("paired", "toInt64(sum(pair_ms))", _PAIRED)
+RESETS = Member("resets", "toInt64(sum(is_reset))", "resets[{key}]")
+CHANGES = Member("changes", "toInt64(sum(is_change))", "changes[{key}]")
 
 _SUFFIXES = ("sum", "min", "max", "last", "increase")
 
@@ -87,9 +92,18 @@ def sample_expression(member: Member, metric: Metric, width_ms: int) -> str:
 
 def rollup_expression(member: Member, metric: Metric, key: str, *, is_finest: bool) -> str:
     """Return the member of a window over its rollup rows; `key` is the bound name of the metric."""
+    return _of_rows(f"{member.cast}({member.fold}({member.of_row}))", metric, key, is_finest=is_finest)
+
+
+def row_expression(member: Member, metric: Metric, key: str) -> str:
+    """Return what one row of whole clusters says of a member; `key` is the bound name of the metric."""
+    return _of_rows(f"{member.cast}({member.of_row})", metric, key, is_finest=False)
+
+
+def _of_rows(text: str, metric: Metric, key: str, *, is_finest: bool) -> str:
     columns = {f"name_{suffix}": quoted(f"{metric.name}_{suffix}") for suffix in _SUFFIXES}
     columns["name_sum"] = sum_expression(metric, key, is_finest=is_finest)
-    return member.from_rollup.format(key=key, **columns, **_casts(metric))
+    return text.format(key=key, **columns, **_casts(metric))
 
 
 def sum_expression(metric: Metric, key: str, *, is_finest: bool) -> str:

@@ -15,6 +15,7 @@ from secondsight.query.members import (
     exact_cast,
     members_of,
     rollup_expression,
+    row_expression,
     sample_expression,
     value_of_last,
     value_of_pool,
@@ -46,7 +47,7 @@ _NO_HEAD = "[toInt64(0), toInt64(0)] AS head"
 
 
 def windows(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> str:
-    """Return the subquery of windows of a plan, one source per entity and window."""
+    """Return the subquery of windows of a plan, one source per entity and window; of clusters one row per owner."""
     spans = [span for span in (plan.head, plan.raw) if span is not None]
     fine = [_raw_leg(plan, span, tables, parameters) for span in spans]
     fine += [_rollup_leg(plan, leg, tables, parameters) for leg in plan.legs if not leg.is_pooled]
@@ -235,23 +236,21 @@ def _rollup_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Pa
 
 
 def _pooled_leg(plan: SeriesPlan, leg: Leg, tables: ScopedTables, parameters: Parameters) -> str:
-    """Return the windows of whole clusters: those of no host and no entity, told by no collector."""
+    """Return the rows of whole clusters: of no host and no entity, told by no collector, one for each owner."""
     metric = plan.selected.metric
     key = parameters.bind(metric.name, "String")
-    members = members_of(plan.selected.aggregate)
     columns = [
         *pooled_keys(plan),
         "toInt64(toUnixTimestamp(window_start)) * 1000 AS window_ms",
-        *(f"{rollup_expression(member, metric, key, is_finest=False)} AS {member.name}" for member in members),
-        f"toInt64(sum({slots_expression(leg, key)})) AS slots",
-        "min(toUnixTimestamp64Milli(first_event_time)) AS first_ms",
-        "max(toUnixTimestamp64Milli(last_event_time)) AS last_ms",
+        *(f"{row_expression(member, metric, key)} AS {member.name}" for member in members_of(plan.selected.aggregate)),
+        f"toInt64({slots_expression(leg, key)}) AS slots",
+        "toUnixTimestamp64Milli(first_event_time) AS first_ms",
+        "toUnixTimestamp64Milli(last_event_time) AS last_ms",
         *(f"toInt64(0) AS {name}" for name in ("gaps", "late", "rows")),
         *([_NO_HEAD] if plan.is_part else ()),
     ]
-    group = f"GROUP BY {', '.join([*pooled_keys(plan), 'window_start'])}"
     where = pooled_predicates(plan, leg, parameters)
-    return tables.table(plan.rollup_table(leg), columns, where, final=True, tail=[group])
+    return tables.table(plan.rollup_table(leg), columns, where, final=True)
 
 
 def pooled_keys(plan: SeriesPlan) -> list[str]:
