@@ -43,6 +43,8 @@ QUIET_SECONDS = 1.5 if QUICK else 30
 PAGE_METRICS = 17
 """How many metrics the page of a GPU follows."""
 SETTLE_SECONDS = 600
+NEW_SECONDS = 120
+"""What a cluster that has just come may take until months of the whole fleet can be asked about."""
 TOP_METRICS = ("gpu_power_watts", "gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 
 
@@ -75,12 +77,16 @@ class Client:
 
     def get(self, path: str) -> bytes:
         """Return the body of a GET; anything but 200 ends the run."""
+        status, body = self.ask(path)
+        if status != 200:
+            raise SystemExit(f"{path}: {status} {body[:300]!r}")
+        return body
+
+    def ask(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of a GET."""
         self._connection.request("GET", path, headers=self._headers)
         response = self._connection.getresponse()
-        body = response.read()
-        if response.status != 200:
-            raise SystemExit(f"{path}: {response.status} {body[:300]!r}")
-        return body
+        return response.status, response.read()
 
 
 def _measured(folder: Path) -> dict[str, Any]:
@@ -206,15 +212,23 @@ def _under_load(
     running: _platform.Running, client: Client, questions: dict[str, Callable[[], Iterator[str]]]
 ) -> tuple[dict[str, float], dict[str, Asked]]:
     """Ask while a live fleet is stored; return what load was reached, and what was answered."""
-    batches = max(SECONDS // _fleet.TICKS, 2) + 3
+    batches = max((SECONDS + NEW_SECONDS) // _fleet.TICKS, 2) + 3
     sender = _sending(running, HOSTS, batches)
     time.sleep(_fleet.TICKS + 5)
+    _wait_for_rollups(client, questions["p95_temp_3mo"]())
     loaded = _ask_all(running, client, questions, "loaded", SECONDS / len(questions))
     out, _ = sender.communicate(timeout=300)
     sent = json.loads(out.splitlines()[-1])
     reached = sent["values"] / (sent["seconds"] - _fleet.TICKS)
     print(f"load: {HOSTS} hosts, {reached:,.0f} values/s offered and acknowledged, {sent['retries']} retries")
     return {"load_values_per_second": reached, "load_hosts": HOSTS}, loaded
+
+
+def _wait_for_rollups(client: Client, paths: Iterator[str]) -> None:
+    """Wait until the rollups of a new cluster have begun: without them percentiles over months are refused."""
+    deadline = time.monotonic() + NEW_SECONDS
+    while client.ask(next(paths))[0] != 200 and time.monotonic() < deadline:
+        time.sleep(1)
 
 
 def _ask_all(
