@@ -136,6 +136,18 @@ def test_signing_in_follows_no_other_site(browser: playwright.Browser, server: F
     tab.context.close()
 
 
+def test_signing_in_with_an_issuer_leads_back_too(browser: playwright.Browser, server: FakeApi) -> None:
+    tab = Tab(browser, server.address)
+    ways = {"token": True, "issuer": "https://login.example.org/realm", "session": None}
+    tab.page.route("**/v1/session/ways", lambda route: route.fulfill(json=ways))
+    tab.page.goto("/clusters/cedar?range=6h")
+    link = tab.page.get_by_role("link", name="Sign in with login.example.org")
+    expect(link).to_have_attribute("href", "/v1/session/login?back=%2Fclusters%2Fcedar%3Frange%3D6h")
+    assert findings(tab) == []
+    shoot(tab, "signin-issuer")
+    tab.context.close()
+
+
 def test_fleet_says_counts_and_lists_gpus(tab: Tab) -> None:
     page = tab.page
     page.goto("/")

@@ -94,7 +94,7 @@ def test_pictures(browser: playwright.Browser, width: str, theme: str, state: st
                 expect(tab.page.locator(ready).first).to_be_visible()
             if state == LOST:
                 tab.context.set_offline(True)
-                tab.page.wait_for_timeout(3000)
+                tab.page.wait_for_timeout(7000)  # every list was asked for once more
             tab.page.wait_for_timeout(WAITS_MS.get(State(state), 700) if state != LOST else 0)
             picture(tab, f"{name}-{state}-{width}-{theme}")
             if state != State.SLOW:

@@ -15,7 +15,6 @@ from enum import StrEnum
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import web_fake_lists as lists
@@ -55,6 +54,7 @@ UNITS = {
 LISTED = ("gpu_utilization_ratio", "gpu_power_watts", "gpu_temperature_celsius", "gpu_memory_used_bytes")
 CLUSTERS = ("cedar", "iris", "lotus")
 GPUS_A_HOST = 8
+PRODUCT = "NVIDIA H100 80GB HBM3"
 STRAGGLER = 30
 """The card that works half as hard as the others of its job."""
 
@@ -304,26 +304,25 @@ def fleet_series(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
     return answer_of(fleet, series, times if sample else [], f"{step_ms // 1000}s", common)
 
 
-def row(fleet: Fleet, card: Card) -> dict[str, Any]:
+def row(fleet: Fleet, card: Card) -> dict[str, object]:
     second = fleet.newest_ms // 1000
-    reports = card.status == "reporting"
     return {
         "gpuId": card.gpu_id,
         "hostId": card.host,
         "clusterId": card.cluster,
         "rack": lists.rack_of(card),
         "index": card.index,
-        "gpuModel": "NVIDIA H100 80GB HBM3",
+        "gpuModel": PRODUCT,
         "tenantId": "north",
         "jobId": card.job,
         "workloadId": "",
-        "ownerTeam": "perception" if card.job else "",
+        "ownerTeam": team_of(card),
         "modelId": card.model,
         "links": {"gpu": f"/v1/gpus/{card.gpu_id}"},
         "status": card.status,
         "health": verdict(card),
         "lastSeen": iso(fleet.newest_ms - behind_ms(card)),
-        "values": {name: VALUES[name](card.number, second) if reports else None for name in LISTED},
+        "values": {name: value_of(card, name, second) for name in LISTED},
     }
 
 
@@ -341,40 +340,49 @@ def gpu_page(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
     }
 
 
-NAMES = (
-    "tenantId",
-    "clusterId",
-    "rack",
-    "hostId",
-    "gpuId",
-    "index",
-    "gpuModel",
-    "jobId",
-    "workloadId",
-    "ownerTeam",
-    "modelId",
-)
-
-
 def gpu_columns(fleet: Fleet, query: dict[str, str]) -> dict[str, object]:
-    """Return the rows of the list in columns, their names only to whoever does not have them."""
+    """Return the list in columns, its names only to whoever does not have them."""
     cards = [card for card in fleet.cards if admits(card, query)]
-    rows = [row(fleet, card) for card in cards]
-    layout = f"gpus-{lists.layout_of(cards)}"
+    layout, second = f"gpus-{lists.layout_of(cards)}", fleet.newest_ms // 1000
     return {
         "layout": layout,
-        "names": None if query.get("layout") == layout else {name: [each[name] for each in rows] for name in NAMES},
+        "names": None if query.get("layout") == layout else names_of(cards),
         "notable": [
             {"at": at, "status": card.status, "health": verdict(card)}
             for at, card in enumerate(cards)
-            if card.status != "reporting" or verdict(card)["evidence"]
+            if card.status != "reporting" or card.number == lists.HOT
         ],
         "newest": iso(fleet.newest_ms) if cards else None,
         "behindMs": [behind_ms(card) for card in cards],
-        "values": {name: [each["values"][name] for each in rows] for name in LISTED},
+        "values": {name: [value_of(card, name, second) for card in cards] for name in LISTED},
         "total": len(cards),
         **freshness(fleet),
     }
+
+
+def names_of(cards: list[Card]) -> dict[str, list[object]]:
+    return {
+        "tenantId": ["north" for _ in cards],
+        "clusterId": [card.cluster for card in cards],
+        "rack": [lists.rack_of(card) for card in cards],
+        "hostId": [card.host for card in cards],
+        "gpuId": [card.gpu_id for card in cards],
+        "index": [card.index for card in cards],
+        "gpuModel": [PRODUCT for _ in cards],
+        "jobId": [card.job for card in cards],
+        "workloadId": ["" for _ in cards],
+        "ownerTeam": [team_of(card) for card in cards],
+        "modelId": [card.model for card in cards],
+    }
+
+
+def team_of(card: Card) -> str:
+    return "perception" if card.job else ""
+
+
+def value_of(card: Card, metric: str, second: int) -> float | None:
+    """Return a figure of a card that tells."""
+    return round(VALUES[metric](card.number, second), 3) if card.status == "reporting" else None
 
 
 def behind_ms(card: Card) -> int:
@@ -525,17 +533,18 @@ class Handler(BaseHTTPRequestHandler):
     def answer_list(self, path: str, query: dict[str, str]) -> dict[str, object]:
         """Return what is told beside samples; nothing for an address that is none."""
         cards, now_ms, quality = self.fleet.cards, self.fleet.newest_ms, freshness(self.fleet)
+        admitted = [card for card in cards if admits(card, query)]
         told: dict[str, Callable[[], dict[str, object]]] = {
-            "/v1/fleet/map": lambda: lists.frame(
-                [card for card in cards if admits(card, query)], query, VALUES, now_ms, iso
-            ),
+            "/v1/fleet/map": lambda: lists.frame(admitted, query, VALUES, now_ms, iso),
             "/v1/clusters": lambda: lists.clusters(cards, quality),
             "/v1/events": lambda: lists.events(cards, query, self.fleet.born_ms, iso, quality),
             "/v1/infos": lambda: {"facts": [], "total": 0, "nextCursor": None, **lists.QUALITY, **quality},
             "/v1/telemetry/gaps": lambda: lists.stories(cards, now_ms, iso),
             "/v1/ledger": lambda: lists.ledger(cards, now_ms, iso),
             "/v1/collectors": lambda: lists.collectors(cards, now_ms, iso),
-            "/v1/top": lambda: lists.top(cards, query, VALUES, now_ms // 1000, quality),
+            "/v1/top": lambda: lists.top(
+                [card for card in cards if admits(card, query)], query, VALUES, now_ms // 1000, quality
+            ),
             "/v1/search": lambda: lists.search(cards, query["q"]),
             "/v1/debug": lists.debug,
         }

@@ -219,6 +219,7 @@ def events(cards: Sequence[Card], query: Mapping[str, str], now_ms: int, iso: Is
     }
     keys = {"cluster": "clusterId", "host": "hostId", "gpu": "gpuId", "job": "jobId"}
     mine = [one for one in found if all(one[keys.get(name, name)] in names for name, names in wanted.items())]
+    mine.sort(key=lambda one: one["time"], reverse=True)
     return {"events": mine, "total": len(mine), "nextCursor": None, **QUALITY, **quality}
 
 

@@ -1,7 +1,6 @@
 /** Start the pages. */
 
-import { createRoot } from "react-dom/client";
-import { App, createClient } from "./app";
+// Before the parts of the page, whose styles are laid over these.
 import "./styles/tokens.css";
 import "./ui/base.css";
 import "./ui/frame.css";
@@ -11,6 +10,9 @@ import "./ui/tables.css";
 import "./ui/figures.css";
 import "./ui/states.css";
 import "./chart/chart.css";
+
+import { createRoot } from "react-dom/client";
+import { App, createClient } from "./app";
 
 const root = document.getElementById("root");
 if (root !== null) createRoot(root).render(<App client={createClient()} />);

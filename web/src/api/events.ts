@@ -43,6 +43,9 @@ export interface EventsRequest extends Filters {
 }
 
 const EVERY_MS = 5000;
+/** A long list changes as seldom as a short one, and weighs more. */
+const LONG_EVERY_MS = 15_000;
+const LONG = 200;
 
 function toHappening(wire: WireEvent): Happening {
   const at = toInstant(wire.time) ?? 0;
@@ -89,7 +92,10 @@ export function eventsQuery(asked: EventsRequest) {
     queryKey: ["events", asked],
     queryFn: ({ signal }) => fetchEvents(asked, signal),
     placeholderData: (previous) => previous,
-    refetchInterval: asked.window.live ? EVERY_MS : false,
+    refetchInterval: (query) => {
+      if (!asked.window.live) return false;
+      return (query.state.data?.events.length ?? 0) > LONG ? LONG_EVERY_MS : EVERY_MS;
+    },
     staleTime: asked.window.live ? 0 : Number.POSITIVE_INFINITY,
   });
 }

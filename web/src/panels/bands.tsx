@@ -138,8 +138,17 @@ function formatDifference(value: number, before: number, unit: string, metric: s
   return `${value < before ? "−" : "+"}${text}`;
 }
 
-function BandHead(props: { theme: BandTheme; columns: Columns; slot: number; cursor: Cursor; unit: string }) {
-  const { theme, columns, slot, cursor, unit } = props;
+interface BandHeadProps {
+  theme: BandTheme;
+  columns: Columns;
+  slot: number;
+  cursor: Cursor;
+  unit: string;
+  /** What the answer lacks; empty where it is whole. */
+  lacks: string;
+}
+
+function BandHead({ theme, columns, slot, cursor, unit, lacks }: BandHeadProps) {
   const at = useCursor(cursor);
   const value = valueAt(columns, "avg", at, slot);
   const before = valueAt(columns, BEFORE, at, slot);
@@ -150,7 +159,12 @@ function BandHead(props: { theme: BandTheme; columns: Columns; slot: number; cur
       <span className="band-value">
         {at !== null && <small>{formatClock(at)}</small>}
         <b>{formatValue(value, theme.metric, unit)}</b>
-        {value !== null && before !== null && (
+        {lacks !== "" && (
+          <Badge tone="warn" title={lacks}>
+            partial<span className="hidden">: {lacks}</span>
+          </Badge>
+        )}
+        {lacks === "" && value !== null && before !== null && (
           <small title={`against the average at this time on ${day}`}>
             {formatDifference(value, before, unit, theme.metric)} <i className="ghost-line" /> {day}
           </small>
@@ -174,13 +188,21 @@ function Marker({ at, x: [from, to] }: { at: Cursor; x: Picture["x"] }) {
 const BandPanel = memo(function BandPanel(props: BandProps) {
   const { theme, of, catalog, cursor, onZoom, onZoomOut } = props;
   const { picture, columns, slot } = useBandPicture(props);
+  const meta = props.found.answers[0]?.meta;
   const unit = unitOf(catalog, theme.metric);
   const told = AGGREGATES.map(
     (name) => `${name} ${formatValue(newest(columns.values[name]), theme.metric, unit)}`,
   );
   return (
     <section className="panel band" aria-label={theme.title}>
-      <BandHead theme={theme} columns={columns} slot={slot} cursor={cursor} unit={unit} />
+      <BandHead
+        theme={theme}
+        columns={columns}
+        slot={slot}
+        cursor={cursor}
+        unit={unit}
+        lacks={meta?.partial ? meta.warnings.join("; ") : ""}
+      />
       <div className="band-plot">
         <div className="band-marked">
           <Marker at={props.marker} x={picture.x} />
@@ -244,6 +266,9 @@ export function Bands(props: BandsProps) {
     if (failure === null) return <BandsWaiting />;
     return (
       <section className="panel bands-failed">
+        <div className="panel-head">
+          <h2>{BAND_THEMES.map(({ title }) => title).join(", ")}</h2>
+        </div>
         <ErrorState failure={toFailure(failure)} onRetry={refetch} />
       </section>
     );
@@ -263,7 +288,6 @@ export function Bands(props: BandsProps) {
           onZoomOut={zoomOut}
         />
       ))}
-      {average.meta.partial && <Badge tone="warn">partial: {average.meta.warnings.join("; ")}</Badge>}
     </div>
   );
 }

@@ -67,7 +67,7 @@ interface Shown {
 }
 
 const FIGURES: readonly Shown[] = [
-  { key: "utilization", label: "Utilisation", metric: "gpu_utilization_ratio", width: "104px", narrow: 64 },
+  { key: "utilization", label: "Utilisation", metric: "gpu_utilization_ratio", width: "96px", narrow: 64 },
   { key: "power", label: "Power", metric: "gpu_power_watts", width: "64px", wide: true },
   { key: "temperature", label: "Temperature", metric: "gpu_temperature_celsius", width: "88px", wide: true },
   { key: "memory", label: "Memory", metric: "gpu_memory_used_bytes", width: "72px", wide: true },
@@ -96,7 +96,7 @@ export function gpuColumns(
   leaveOut: readonly string[] = [],
 ): Column<Gpu>[] {
   const columns: Column<Gpu>[] = [
-    { key: "gpu", label: "GPU", width: "minmax(112px, 1.5fr)", narrow: 128, cell: nameOf, sortBy: nameOf },
+    { key: "gpu", label: "GPU", width: "minmax(112px, 1.3fr)", narrow: 128, cell: nameOf, sortBy: nameOf },
     {
       key: "cluster",
       label: "Cluster",
@@ -108,7 +108,7 @@ export function gpuColumns(
     {
       key: "product",
       label: "Model",
-      width: "minmax(104px, 1.2fr)",
+      width: "minmax(112px, 1.2fr)",
       wide: true,
       cell: (gpu) => <span title={gpu.product}>{gpu.product.replace(/^NVIDIA /, "")}</span>,
       sortBy: (gpu) => gpu.product,
@@ -116,7 +116,7 @@ export function gpuColumns(
     {
       key: "job",
       label: "Job",
-      width: "minmax(72px, 1fr)",
+      width: "minmax(64px, .8fr)",
       wide: true,
       cell: (gpu) => (gpu.job === "" ? "–" : gpu.job),
       sortBy: (gpu) => (gpu.job === "" ? null : gpu.job),
@@ -134,7 +134,7 @@ export function gpuColumns(
     {
       key: "status",
       label: "Status",
-      width: "minmax(176px, 1.6fr)",
+      width: "minmax(200px, 1.4fr)",
       narrow: 160,
       cell: (gpu) => <GpuStatus health={gpu.health} />,
       sortBy: (gpu) => rankOf(gpu.health),

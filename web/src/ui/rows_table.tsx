@@ -24,6 +24,7 @@ const AS_CAME = { key: "", descending: false };
 
 export function sayValue(value: Value): string {
   if (value === null || value === undefined) return "–";
+  if (value === "") return "(none)";
   if (typeof value === "number") {
     return formatNumber(value, Number.isInteger(value) ? 0 : Math.abs(value) < 10 ? 3 : 1);
   }

@@ -43,8 +43,11 @@ function timeColumn(table: WireAskTable): number {
   );
 }
 
+/** What has no owner has an empty name. */
+const NO_NAME = "(none)";
+
 function nameOf(row: Row, keys: readonly number[]): string {
-  return keys.map((at) => String(row[at] ?? "–")).join(" · ");
+  return keys.map((at) => (row[at] === "" ? NO_NAME : String(row[at] ?? "–"))).join(" · ");
 }
 
 function lines(table: WireAskTable, time: number, figure: number): ChartData {

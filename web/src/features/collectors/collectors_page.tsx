@@ -181,7 +181,7 @@ function Totals({ rows }: { rows: readonly Row[] }) {
         {
           name: "Behind",
           value: formatNumber(late),
-          than: late === 0 ? "all keep up" : "late or catching up",
+          than: late > 0 ? "late or catching up" : silent > 0 ? "all others keep up" : "all keep up",
         },
         { name: "Furthest behind", value: formatDuration(furthest), than: "the slowest of them" },
         {

@@ -98,7 +98,7 @@ export function DebugPanel() {
             keyOf={(session) => session.sessionId}
             sort={NEWEST_FIRST}
             height={280}
-            none="No session ran in the last day. secondsight debug has one sample every second for a while."
+            none="No session in the last day. “secondsight debug” takes every second of a host or a job for a while."
           />
         )}
       </Answered>

@@ -62,7 +62,7 @@ function columnsOf(names: ReadonlyMap<string, Gpu>): Column<Happening>[] {
     {
       key: "what",
       label: "What",
-      width: "minmax(132px, 1.5fr)",
+      width: "minmax(132px, 1.8fr)",
       narrow: 140,
       cell: (event) => <StatusWord tone={toneOf(event)} word={titleOf(event)} />,
       sortBy: titleOf,

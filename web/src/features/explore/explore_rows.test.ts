@@ -12,6 +12,10 @@ describe("toldApart", () => {
       ["cedar · n1", "iris · n2"],
     ],
     [
+      ["cedar · n1 · GPU-a", "cedar · n2 · GPU-b"],
+      ["GPU-a", "GPU-b"],
+    ],
+    [
       ["cedar", "iris · n2"],
       ["cedar", "iris · n2"],
     ],

@@ -84,10 +84,12 @@ function ghostsOf(lines: readonly RowLine[], columns: Columns): RowLine[] {
   });
 }
 
-/** Labels without what all of them say in the same place. */
+/** Labels without what all of them say in the same place; what comes last stands alone where it tells them apart. */
 export function toldApart(labels: readonly string[]): string[] {
   const split = labels.map((label) => label.split(" · "));
   const [first = []] = split;
+  const last = split.map((words) => words.at(-1) ?? "");
+  if (first.length > 1 && labels.length > 1 && new Set(last).size === labels.length) return last;
   const isAlike = first.map((word, at) => split.every((words) => words[at] === word));
   if (labels.length < 2 || split.some((words) => words.length !== first.length)) return [...labels];
   return split.map(
@@ -95,15 +97,30 @@ export function toldApart(labels: readonly string[]): string[] {
   );
 }
 
-/** Series by their mean, greatest first; the first five have a colour. */
-function summariesOf(series: readonly Series[], columns: Columns): SeriesSummary[] {
+/**
+ * Series by their mean, greatest first; the first five have a colour.
+ *
+ * `coloured` holds the colours that the charts above gave: what has one there has the same here.
+ */
+function summariesOf(
+  series: readonly Series[],
+  columns: Columns,
+  coloured: Map<string, Stroke>,
+): SeriesSummary[] {
   const all = series.map((one) => ({
     series: one,
     ...summarise(columns.ts, columns.values[one.column] ?? []),
   }));
   all.sort((a, b) => (b.mean ?? Number.NEGATIVE_INFINITY) - (a.mean ?? Number.NEGATIVE_INFINITY));
-  const isBand = all.length > LINES_MAXIMUM;
-  return all.map((each, at) => ({ ...each, stroke: isBand ? null : (STROKES[at] ?? null) }));
+  if (all.length > LINES_MAXIMUM) return all.map((each) => ({ ...each, stroke: null }));
+  const held = new Set(all.flatMap(({ series: { label } }) => coloured.get(label) ?? []));
+  const free = STROKES.filter((stroke) => !held.has(stroke));
+  return all.map((each) => {
+    const { label } = each.series;
+    const stroke = coloured.get(label) ?? free.shift() ?? null;
+    if (stroke !== null) coloured.set(label, stroke);
+    return { ...each, stroke };
+  });
 }
 
 /** The columns of all answers and of the earlier ones, which get names of their own. */
@@ -129,11 +146,12 @@ export function explore(
   const specs: RowSpec[] = [];
   const summaries: SeriesSummary[] = [];
   const values = { ...all.values };
+  const coloured = new Map<string, Stroke>();
   for (const name of metrics) {
     const metric = catalog.get(name);
     const series = found.flatMap((answer) => answer.series.filter((one) => one.metric === name));
     if (series.length === 0) continue;
-    const mine = summariesOf(series, all);
+    const mine = summariesOf(series, all, coloured);
     summaries.push(...mine);
     const unit = series[0]?.unit ?? "";
     const shared = { title: name, heightPx: HEIGHT_PX, y: boundsOf(metric, name), noise: 0 };

@@ -12,6 +12,7 @@ import { NO_HEALTH } from "../../ui/top_bar";
 import { countOf, formatNumber } from "../../ui/units";
 import { useView, type View } from "../../ui/view";
 import { LedgerPanel } from "./ledger_panel";
+import { reasonMeaning, reasonWords } from "./reason";
 import { StoryStrip } from "./story_strip";
 import { StoryTable } from "./story_table";
 import "./gaps.css";
@@ -44,16 +45,12 @@ function askedOf(view: View): GapsRequest {
   };
 }
 
-function words(reason: string): string {
-  return reason.replaceAll("_", " ");
-}
-
 function tilesOf(found: Stories | undefined): Tile[] {
   const names = ["Open now", "Stories", "Missing samples", "Reasons"] as const;
   if (found === undefined) return names.map((name) => ({ name, value: "–" }));
   const open = found.stories.filter((story) => story.end === null && !story.isExpected).length;
   const reasons = Object.entries(found.reasons).sort((a, b) => b[1] - a[1]);
-  const others = reasons.slice(1, 3).map(([reason, count]) => `${words(reason)} ${count}`);
+  const others = reasons.slice(1, 3).map(([reason, count]) => `${reasonWords(reason)} ${count}`);
   return [
     {
       name: names[0],
@@ -66,7 +63,11 @@ function tilesOf(found: Stories | undefined): Tile[] {
       value: formatNumber(found.missing),
       than: found.shed === 0 ? "none declared lost" : `${formatNumber(found.shed)} declared lost`,
     },
-    { name: names[3], value: words(reasons[0]?.[0] ?? "none"), than: others.join(", ") },
+    {
+      name: names[3],
+      value: reasonWords(reasons[0]?.[0] ?? "none"),
+      than: others.join(", ") || reasonMeaning(reasons[0]?.[0] ?? ""),
+    },
   ];
 }
 

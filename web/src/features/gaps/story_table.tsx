@@ -12,6 +12,7 @@ import { type Column, parseSort } from "../../ui/table_sort";
 import { formatAge, formatClock, formatDay, formatDuration } from "../../ui/times";
 import { formatNumber } from "../../ui/units";
 import type { View } from "../../ui/view";
+import { reasonMeaning, reasonWords } from "./reason";
 
 const NEWEST_FIRST = { key: "start", descending: true };
 const AROUND_MS = 120_000;
@@ -35,7 +36,12 @@ function pathOf(story: Story): string {
 
 function Reason({ story }: { story: Story }) {
   const tone = story.isExpected ? "none" : story.end === null ? "bad" : "warn";
-  return <StatusWord tone={tone} word={story.reason.replaceAll("_", " ")} />;
+  return (
+    <span className="gap-reason" title={reasonMeaning(story.reason)}>
+      <StatusWord tone={tone} word={reasonWords(story.reason)} />
+      <small>{reasonMeaning(story.reason)}</small>
+    </span>
+  );
 }
 
 function columnsOf(now: number, names: Names): Column<Story>[] {
@@ -47,7 +53,7 @@ function columnsOf(now: number, names: Names): Column<Story>[] {
     {
       key: "reason",
       label: "Reason",
-      width: "minmax(132px, 1fr)",
+      width: "minmax(132px, 2fr)",
       cell: (story) => <Reason story={story} />,
       sortBy: (story) => story.reason,
     },

@@ -27,6 +27,12 @@ const COUNTERS: readonly (readonly [metric: string, name: string])[] = [
   ["gpu_nvlink_crc_errors_total", "NVLink CRC"],
 ];
 
+/** A card that says nothing may well be held by a job. */
+function noJob(gpu: Gpu | undefined): string {
+  if (gpu === undefined) return "–";
+  return gpu.status === "reporting" ? "none" : "not told now";
+}
+
 function Now({ gpu, view }: { gpu: Gpu | undefined; view: View }) {
   const job = gpu?.job ?? "";
   const model = gpu?.model ?? "";
@@ -38,11 +44,7 @@ function Now({ gpu, view }: { gpu: Gpu | undefined; view: View }) {
             name: "Job",
             value:
               job === "" ? (
-                gpu === undefined ? (
-                  "–"
-                ) : (
-                  "none"
-                )
+                noJob(gpu)
               ) : (
                 <Link to={keepWindow(view, `/jobs/${encodeURIComponent(job)}`)} className="link">
                   {job}
@@ -167,7 +169,11 @@ function Jobs({ id, view }: { id: string; view: View }) {
               {event.job || "–"}
             </Link>
             <time>{`${formatDay(event.at)} ${formatClock(event.at).slice(0, 5)}`}</time>
-            <b>{event.end === null ? "now" : formatAge(event.end - event.at)}</b>
+            <b>
+              {event.end === null
+                ? `${formatAge(view.now - event.at)} so far`
+                : formatAge(event.end - event.at)}
+            </b>
           </li>
         ))}
       </ul>

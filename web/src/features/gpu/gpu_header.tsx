@@ -98,6 +98,13 @@ function since(gpu: Gpu | undefined, ageMs: number | null): string {
   return ageMs === null ? "no sample in this window" : `newest sample ${formatDuration(ageMs)} ago`;
 }
 
+/** When a card that tells nothing now told its figures; null where they are of now. */
+function lastTold(gpu: Gpu | undefined, columns: Columns | undefined): string | null {
+  const at = columns?.ts.at(-1);
+  if (gpu === undefined || gpu.status === "reporting" || at === undefined) return null;
+  return `at ${formatClock(at)}`;
+}
+
 export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
   return (
     <section className="panel verdict" aria-label="State now">
@@ -106,7 +113,7 @@ export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
         <div>{since(gpu, ageMs)}</div>
       </div>
       {nowFacts(columns, catalog).map((fact) => (
-        <Fact key={fact.name} {...fact} />
+        <Fact key={fact.name} {...fact} than={lastTold(gpu, columns) ?? fact.than} />
       ))}
     </section>
   );

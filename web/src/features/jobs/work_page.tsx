@@ -70,7 +70,7 @@ function Figures({ work }: { work: Work }) {
         {
           name: "Mean utilisation",
           value: formatValue(work.utilizationRatio, "gpu_utilization_ratio", "1"),
-          than: "of its GPUs",
+          than: "over its GPUs",
         },
         { name: "Power", value: formatValue(work.powerWatts, "gpu_power_watts", "W"), than: "now" },
         { name: "GPUs", value: work.total, than: `on ${countOf(work.hosts, "host")}` },

@@ -19,6 +19,8 @@ export interface Mark<T> {
 
 /** Room for a short label. */
 const APART_PX = 92;
+/** Room for any label. */
+const WHOLE_PX = 280;
 const LABEL_GAP_PX = 6;
 const WEIGHT: Record<string, number> = { critical: 4, error: 3, warning: 2, info: 1 };
 
@@ -30,11 +32,11 @@ function weigh(event: Timed): number {
 function flipLast<T>(marks: readonly Mark<T>[]): void {
   const last = marks.at(-1);
   const before = marks.at(-2);
-  if (last === undefined || last.labelPx >= APART_PX) return;
+  if (last === undefined || last.labelPx >= 2 * APART_PX) return;
   const room = before === undefined ? last.left : before.labelPx - APART_PX;
-  if (room < APART_PX) return;
+  if (room < Math.max(APART_PX, last.labelPx)) return;
   last.isFlipped = true;
-  last.labelPx = Math.min(room, 2 * APART_PX);
+  last.labelPx = Math.min(room, WHOLE_PX);
   if (before !== undefined) before.labelPx -= last.labelPx;
 }
 

@@ -120,9 +120,17 @@ function Badges({
   if (data === undefined) return <span className="badges" />;
   const { meta } = data;
   const tier = meta.tier === "" ? "" : ` · ${meta.tier} tier`;
+  // What says that nothing comes takes the room of the others, so that the head stays one line.
+  if (error !== null) {
+    return (
+      <span className="badges">
+        <Broken query={query} />
+      </span>
+    );
+  }
   return (
     <span className="badges">
-      {error === null ? <StaleBadge ageMs={ageMs} limitMs={staleMs} /> : <Broken query={query} />}
+      <StaleBadge ageMs={ageMs} limitMs={staleMs} />
       {meta.partial && <Badge tone="warn">partial: {meta.warnings.join("; ")}</Badge>}
       {timeline !== undefined && <GapBadge timeline={timeline} />}
       <Badge title="Resolution and tier of what is drawn">
