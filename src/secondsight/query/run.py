@@ -39,7 +39,7 @@ from secondsight.query.gapreader import GapReader
 from secondsight.query.grouped import GroupedReader
 from secondsight.query.hints import unknown_names
 from secondsight.query.histograms import compile_histograms, figures_of_histograms
-from secondsight.query.inventory import Inventory, Progress, collecting, progress_of
+from secondsight.query.inventory import Inventory, Progress, collecting, left_out, progress_of
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.live import LiveTables, NoLiveTables, live_rows
@@ -139,7 +139,11 @@ class QueryRunner:
         keys: list[Key] = self.inventory.derive((expected,), "keys", lambda: keys_of(expected))
         stretches = stretches_of(expected, plan.span, plan.due_ms, keys)
         by_metric = {part.plan.selected.metric.name: part for part in reversed(parts)}
-        delivered = {name: _stretches(expected, name, plan, stretches) for name in by_metric}
+        some = self.inventory.derive((expected,), "left out", lambda: left_out(expected))
+        delivered = {
+            name: stretches_of(collecting(expected, name), plan.span, plan.due_ms) if name in some else stretches
+            for name in by_metric
+        }
         return Worth(
             coverage=self._covered(by_metric, delivered, scope),
             unlisted=len({key for part in parts for key in unlisted(stretches, part.held)}),
@@ -334,12 +338,6 @@ def by_scope(selected: Sequence[Selected], scope: Scope) -> dict[Scope, list[Sel
     for one in selected:
         found.setdefault(scope.showing(one.metric.name), []).append(one)
     return found
-
-
-def _stretches(expected: Any, metric: str, plan: SeriesPlan, every: dict[Key, Stretch]) -> dict[Key, Stretch]:
-    """Return what was to be delivered of one metric, which some hosts may not have been collecting."""
-    wanted = collecting(expected, metric)
-    return every if wanted is expected else stretches_of(wanted, plan.span, plan.due_ms)
 
 
 def compile_silent(metric: Metric, filters: Filters, span: Span, scope: Scope, *, is_hot: bool = True) -> Statement:
