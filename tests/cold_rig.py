@@ -22,6 +22,7 @@ from secondsight.lake.export import Means, Pace, TableExporter
 from secondsight.lake.layout import lake_tables
 from secondsight.lake.rewrite import Bound
 from secondsight.lake.tables import open_lake
+from secondsight.mapping.grid import GRID_BOUNDS
 from secondsight.model import EntityKind
 from secondsight.query.cold import ColdTier
 from secondsight.query.cold_gaps import TieredGaps
@@ -68,7 +69,7 @@ def rows() -> list[Row]:
             values = {
                 GAUGE: (second * 7 + number) % 10_000,
                 USED: (80 << 30) + second,
-                COUNTER: 1000 * second % 5_000_000 + number,
+                COUNTER: (1000 * second % 5_000_000 + number) * (1 if number != 2 else 1 << 41),
             }
             values |= {STATE: second // 1000 % 3} if second % 600 < 300 else {}
             values |= {MASK: (1 << 63) + second // 700}
@@ -113,6 +114,15 @@ def put_histograms(store) -> None:
         if not 238 <= number < 243:
             counts = (number % 100, 3 * (number % 100), number % 100 // 2, number % 7)
             samples.append(((FROM - T0) // 1000 + 15 * number, counts, 0.5 * sum(counts)))
+    coarser = [
+        (
+            second,
+            [counts[0] + counts[1] if place == 81 + number // 8 % 3 else 0 for place in range(len(GRID_BOUNDS) + 1)],
+            total,
+        )
+        for number, (second, counts, total) in enumerate(samples)
+    ]
+    put(store, "t1", coarser, host="h3", bounds=GRID_BOUNDS)
     put(store, "t1", samples[:300])
     put(store, "t1", samples[300:], boot="b2")
 

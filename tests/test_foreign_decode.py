@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from foreign_index import STALE_NAN, PlainIndex, SecondRequest, first_request, series_message, told
 from secondsight.errors import Rejected
 from secondsight.gateway.foreign import bodies, otlp
-from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, on_grid
+from secondsight.gateway.foreign.native_histogram import on_grid
 from secondsight.gateway.foreign.points import Points
 from secondsight.gateway.foreign.remote_write import decode_first, decode_second
+from secondsight.mapping.grid import GRID_BOUNDS
 
 LIMIT = 1 << 20
 ALL = {

@@ -9,6 +9,7 @@ from query_fixture import scope_of
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
+from secondsight.mapping.grid import GRID_BOUNDS
 from secondsight.query.aggregates import Aggregate
 from secondsight.query.histograms import Gained, figure_of
 from secondsight.query.inventory import Inventory
@@ -62,6 +63,29 @@ def test_buckets_gain_what_they_grew_by_and_resets_start_anew(store):
     assert only(store, tenant, "rate") == pytest.approx(54 / (15 * 11))
     assert only(store, tenant, "avg") == pytest.approx(0.05)
     assert only(store, tenant, "p50") == pytest.approx(0.05)
+
+
+MOVES = [  # (what is counted by the upper bound 2^n, at a scale of 0 or coarser)
+    ("grows", [{0: 2, 1: 3}, {0: 4, 1: 3, 2: 1}], 3, {0: 2, 2: 1}),
+    ("counts by two powers from then on", [{0: 2, 1: 3, 2: 5}, {0: 2, 2: 9, 4: 1}], 2, {2: 1, 4: 1}),
+    ("widens what is zero", [{-3: 4, 0: 2, 1: 3}, {1: 9, 2: 2}], 2, {2: 2}),
+    ("counts more finely", [{2: 8}, {0: 4, 1: 3, 2: 3}], 2, {0: 2}),
+    ("begins anew", [{0: 5, 1: 5}, {0: 2, 1: 4}], 6, {0: 2, 1: 4}),
+]
+
+
+@pytest.mark.parametrize(("steps", "count", "gains"), [case[1:] for case in MOVES], ids=[case[0] for case in MOVES])
+def test_exponential_buckets_that_become_coarser_begin_nothing_anew(store, steps, count, gains):
+    def on_grid(counts):
+        placed = {GRID_BOUNDS.index(2.0**power): number for power, number in counts.items()}
+        return [placed.get(place, 0) for place in range(len(GRID_BOUNDS) + 1)]
+
+    tenant = new_tenant()
+    samples = [(15 * place, on_grid(counts), float(sum(counts.values()))) for place, counts in enumerate(steps)]
+    put(store, tenant, samples, bounds=GRID_BOUNDS)
+    assert only(store, tenant, "count") == count
+    assert only(store, tenant, "p99") <= 2.0 ** max(gains)
+    assert only(store, tenant, "p50") > 2.0 ** (min(gains) - 1)
 
 
 def test_a_gain_belongs_to_the_window_of_the_later_sample(store):

@@ -4,6 +4,10 @@ A gain belongs to the window of the later sample of a pair, bucket by bucket. Wh
 counting began anew, and all that is counted is gained; so the first sample gains nothing, nor one an hour after the
 last, nor one whose bounds are others. A percentile lies on a straight line inside its bucket. Beyond the last bound
 nothing is known: the bound is given, and the answer says so.
+
+Buckets that were put on the grid of exponential ones may fall while later ones rise by as much and more: their source
+counts more coarsely from then on, or widened what is zero. There counting began anew only where fewer are counted in
+all.
 """
 
 from collections import defaultdict
@@ -15,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
+from secondsight.mapping.grid import GRID_BOUNDS
 from secondsight.process.patterns import LOOKBACK_MS
 from secondsight.query.aggregates import QUANTILES, Aggregate
 from secondsight.query.compile import bucket, label_columns
@@ -26,6 +31,13 @@ from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import IDENTITY, LATE_MS, best_source, filter_predicates, keys, raw_bounds, with_products
 
 F64 = NDArray[np.float64]
+_MOVED = (
+    "arrayMap(step -> toUInt64(step), arrayPopFront(arrayDifference(arrayPushFront(arrayMap(place -> least("
+    "toInt64(arraySum(buckets)) - toInt64(arraySum(before)), arrayMax(arrayPushFront(arraySlice(arrayCumSum("
+    "arrayMap((late, early) -> toInt64(late) - toInt64(early), buckets, before)), 1, place), 0))), "
+    "arrayEnumerate(buckets)), 0))))"
+)
+"""Gains of buckets whose counts moved into later ones: of all up to a bound, as many as there ever were up to there."""
 _TOLD = ("t", "interval_ms", "is_late", "boot_id", "bounds", "buckets", "total")
 
 
@@ -166,6 +178,7 @@ def _pairs(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> st
     apart = f"prev_t > 0 AND t - prev_t <= {LOOKBACK_MS} AND bounds = prev_bounds"
     booted = "boot_id != prev_boot AND boot_id != '' AND prev_boot != ''"
     fell = "arrayExists((late, early) -> late < early, buckets, before)"
+    fewer = f"(length(buckets) != {len(GRID_BOUNDS) + 1} OR arraySum(buckets) < arraySum(before))"
     grown = "arrayMap((late, early) -> if(late >= early, toUInt64(late - early), toUInt64(0)), buckets, before)"
     columns = [
         *keys(plan),
@@ -177,8 +190,9 @@ def _pairs(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> st
         f"intDiv(t, {parameters.bind(plan.base_ms, 'Int64')}) AS window_ms",
         "arrayResize(prev_buckets, length(buckets)) AS before",
         f"{apart} AS is_pair",
-        f"({booted}) OR {fell} AS is_restart",
-        f"if(is_pair, if(is_restart, buckets, {grown}), arrayResize(buckets, 0)) AS gained",
+        f"{fell} AS has_fallen",
+        f"({booted}) OR (has_fallen AND {fewer}) AS is_restart",
+        f"multiIf(NOT is_pair, arrayResize(buckets, 0), is_restart, buckets, has_fallen, {_MOVED}, {grown}) AS gained",
         "if(is_pair, if(is_restart, total, total - prev_total), 0.) AS gained_total",
         "if(is_pair, t - prev_t, 0) AS span_ms",
         "intDiv(t, interval_ms) != intDiv(prev_t, interval_ms) AS is_slot",

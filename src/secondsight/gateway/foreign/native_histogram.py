@@ -15,14 +15,8 @@ from itertools import pairwise
 from typing import Any
 
 from secondsight.gateway.foreign.points import STALE_BITS, HistogramSample
+from secondsight.mapping.grid import GRID_BOUNDS, GRID_FIRST, GRID_SCALE
 
-GRID_SCALE = 2
-"""2^2 bounds for each power of two."""
-GRID_POWERS = 20
-GRID_FIRST = -GRID_POWERS << GRID_SCALE
-GRID_BOUNDS: tuple[float, ...] = tuple(
-    2.0 ** (step / (1 << GRID_SCALE)) for step in range(GRID_FIRST, (GRID_POWERS << GRID_SCALE) + 1)
-)
 CUSTOM_SCALE = -53
 """The schema of a histogram with bounds of its own."""
 SCALES = range(-10, 21)

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from secondsight.errors import Rejected
 from secondsight.gateway.foreign.labels import series_of
 from secondsight.gateway.foreign.messages import otlp
-from secondsight.gateway.foreign.native_histogram import GRID_BOUNDS, SCALES, on_grid, require_bounds
+from secondsight.gateway.foreign.native_histogram import SCALES, on_grid, require_bounds
 from secondsight.gateway.foreign.points import (
     HISTOGRAM_SCOPE,
     STALE,
@@ -28,6 +28,7 @@ from secondsight.gateway.foreign.points import (
     Points,
     require_few,
 )
+from secondsight.mapping.grid import GRID_BOUNDS
 
 NANOSECONDS_PER_MS = 1_000_000
 NO_RECORDED_VALUE = 1
