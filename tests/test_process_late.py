@@ -147,3 +147,19 @@ def test_a_late_row_whose_seconds_are_gone_leaves_their_window_as_it_is(store, m
     assert [row for row in after if row["entity"] == "GPU-a"] == before
     assert [row["samples"] for row in after if row["entity"] == "GPU-b"] == [many]
     assert "left as they are" in caplog.text
+
+
+def test_a_row_of_an_owner_who_is_none_any_more_is_buried_though_both_are_stored(store):
+    """As after a crash between the new owner's row and the old one's end."""
+    tenant = "late-owner"
+    rig = Rig(store, T0 + 300_000)
+    for second in range(30):
+        rig.send(frame_bytes({("GPU-a", "", 0): {POWER: 5}}, [T0 + 1000 * second], sequence=second + 1), tenant=tenant)
+    rig.settle()
+    columns = "* REPLACE ('team-x' AS owner_team, 'x' AS job_id, bitShiftLeft(toUInt64(1), 32) + 30000 AS version)"
+    store.query(f"INSERT INTO gpu_30s SELECT {columns} FROM gpu_30s FINAL WHERE tenant_id = '{tenant}'")
+    rig.restart()
+    fact = allocation("GPU-a", T0, T0 + 30_000, job="y", team="team-y")
+    rig.send(frame_bytes({}, [T0], events=[fact], sequence=90, names=[POWER]), tenant=tenant)
+    rig.settle()
+    assert [(row["owner_team"], row["samples"]) for row in rollup_rows(store, tenant)] == [("team-y", 30)]

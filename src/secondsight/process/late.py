@@ -129,7 +129,9 @@ def replaced(stored: Sequence[Stored], kept: Container[tuple[int, Attribution]])
 
 
 def lost_series(series: I32, stored: Sequence[Stored]) -> set[int]:
-    """Return the series of which a window has fewer rows than were rolled up: retention took them.
+    """Return the series of which a window has fewer rows than one owner's rollup was made of: retention took them.
+
+    Rows of several owners are not added up: after a crash that of an owner who is none any more may still be there.
 
     Args:
         series: Series of each row of the window.
@@ -137,7 +139,7 @@ def lost_series(series: I32, stored: Sequence[Stored]) -> set[int]:
     """
     held: Counter[int] = Counter()
     for row in stored:
-        held[row.series] += row.samples
+        held[row.series] = max(held[row.series], row.samples)
     there = Counter(series[np.isin(series, list(held))].tolist())
     return {number for number, samples in held.items() if there[number] < samples}
 
