@@ -12,7 +12,7 @@ import { NO_HEALTH } from "../../ui/top_bar";
 import { countOf, formatNumber } from "../../ui/units";
 import { useView, type View } from "../../ui/view";
 import { LedgerPanel } from "./ledger_panel";
-import { reasonMeaning, reasonWords } from "./reason";
+import { reasonWords } from "./reason";
 import { StoryStrip } from "./story_strip";
 import { StoryTable } from "./story_table";
 import "./gaps.css";
@@ -66,7 +66,7 @@ function tilesOf(found: Stories | undefined): Tile[] {
     {
       name: names[3],
       value: reasonWords(reasons[0]?.[0] ?? "none"),
-      than: others.join(", ") || reasonMeaning(reasons[0]?.[0] ?? ""),
+      than: others.join(", "),
     },
   ];
 }
