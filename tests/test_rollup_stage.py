@@ -129,7 +129,8 @@ def test_a_window_whose_source_is_gone_is_left_as_it_is(store, gone, caplog):
     site.settle()
     before = {level: rolled(store, level, site.tenant) for level in (*WIDTHS, "cluster_5m", "cluster_1d")}
     delete(store, gone, site.tenant)
-    site.send({POWER: 1, ENERGY: 1}, T0 + 1500, sequence=900, live=True)
+    late = {(gpu, "", 0): {POWER: 1, ENERGY: 1} for gpu in ("GPU-a", "GPU-b")}
+    site.send(late, T0 + 1500, sequence=900, live=True)
     site.settle()
     assert "left as they are" in caplog.text
     assert site.roller.metrics.total("rollup_windows_left_total")
