@@ -13,7 +13,7 @@ from secondsight.query.plan import SeriesPlan
 from secondsight.query.request import Group
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.sketches import sketches
-from secondsight.query.statement import Parameters, Statement, select
+from secondsight.query.statement import LIMITS, ONE_THREAD, Parameters, Statement, select
 from secondsight.query.windows import (
     IDENTITY,
     OWNERS,
@@ -84,9 +84,9 @@ def compile_series(plan: SeriesPlan, scope: Scope, beside: str = "") -> Statemen
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
     tables.check_metric(plan.selected.metric.name)
-    if plan.selected.aggregate in QUANTILES and plan.legs:
-        return Statement(_percentiles(plan, tables, parameters)[1:-1], parameters.values())
-    return Statement(_figures(plan, tables, parameters, beside)[1:-1], parameters.values())
+    is_sketched = plan.selected.aggregate in QUANTILES and plan.legs
+    sql = _percentiles(plan, tables, parameters) if is_sketched else _figures(plan, tables, parameters, beside)
+    return Statement(sql[1:-1], parameters.values(), LIMITS | ONE_THREAD if _is_little(plan) else LIMITS)
 
 
 def compile_beside(plan: SeriesPlan, scope: Scope) -> Statement:
@@ -114,6 +114,12 @@ def compile_beside(plan: SeriesPlan, scope: Scope) -> Statement:
 def label_columns(groups: Sequence[Group]) -> list[str]:
     """Return the columns that tell the series of a grouping apart, in ladder order."""
     return list(dict.fromkeys(["tenant_id", *(column for group in groups for column in COLUMNS[group])]))
+
+
+def _is_little(plan: SeriesPlan) -> bool:
+    """Tell whether nothing but rows of whole clusters is read, which are few: threads would wait for each other."""
+    is_pooled = bool(plan.legs) and all(leg.is_pooled for leg in plan.legs)
+    return is_pooled and plan.head is None and plan.raw is None
 
 
 def _figures(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters, beside: str = "") -> str:
