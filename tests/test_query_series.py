@@ -14,7 +14,8 @@ from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.plan import Situation, plan_series
 from secondsight.query.request import QueryText, parse_query
-from secondsight.query.rows import back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
+from secondsight.query.rowfigures import figures_of
+from secondsight.query.rows import back_of, compile_rows, lacks_before, rows_of, suits_rows
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 

@@ -46,7 +46,8 @@ from secondsight.query.live import LiveTables, NoLiveTables, live_rows
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
 from secondsight.query.request import Filters, MetricQuery, Selected
 from secondsight.query.roster import Roster
-from secondsight.query.rows import Figures, Rows, back_of, compile_rows, figures_of, lacks_before, rows_of, suits_rows
+from secondsight.query.rowfigures import figures_of
+from secondsight.query.rows import Figures, Rows, back_of, compile_rows, lacks_before, rows_of, suits_rows
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 from secondsight.query.windows import IDENTITY, filter_predicates, raw_bounds
