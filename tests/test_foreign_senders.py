@@ -104,7 +104,10 @@ def test_prometheus_writes_every_scrape(tmp_path: Path) -> None:
 
 
 SECOND_VERSION = "    protobuf_message: io.prometheus.write.v2.Request\n"
-CUSTOM_BUCKETS = "    convert_classic_histograms_to_nhcb: true\n    scrape_native_histograms: true\n", f"    send_native_histograms: true\n{SECOND_VERSION}"
+CUSTOM_BUCKETS = (
+    "    convert_classic_histograms_to_nhcb: true\n    scrape_native_histograms: true\n",
+    f"    send_native_histograms: true\n{SECOND_VERSION}",
+)
 """Histograms of the classic kind are sent as native ones with bounds of their own."""
 
 
