@@ -147,6 +147,14 @@ def test_a_metric_never_supported_is_not_expected(store):
     assert answer.coverage.expected == 0
 
 
+@pytest.mark.parametrize("metrics", [(GAUGE, UNSUPPORTED), (UNSUPPORTED, GAUGE)])
+def test_a_metric_without_rows_stands_beside_one_that_all_rows_have(store, metrics):
+    answer = ask(store, metric=",".join(metrics), gpu="GPU-a", group_by="gpu,part", resolution="1s")
+    alone = ask(store, gpu="GPU-a", group_by="gpu,part", resolution="1s")
+    assert [one.values.tolist() for one in answer.series] == [one.values.tolist() for one in alone.series]
+    assert (answer.coverage.expected, answer.coverage.stored) == (alone.coverage.expected, alone.coverage.stored)
+
+
 def test_a_collector_that_never_told_a_sample_is_not_called_silent():
     times = {"watermark_ms": [T0, T0, 0], "newest_event_time_ms": [T0, T0, 0], "rollup_through_ms": [T0, T0, 0]}
     progress = progress_of(pa.table({"idle": [0, 1, 1], **times}), pa.table({}), NOW)

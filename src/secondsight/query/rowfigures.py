@@ -75,7 +75,7 @@ def figures_of(rows: Rows, plan: SeriesPlan) -> Figures:
 def _shared(rows: Rows, plan: SeriesPlan, row: NDArray[np.intp]) -> _Times:
     """Return what rows cover that have a metric, as it was found out for another metric that the same ones have."""
     windows = (plan.span, plan.base_ms, plan.resolution_ms, plan.whole, plan.several_sources, plan.due_ms)
-    key = (b"" if row.size == rows.t.size else row.tobytes(), windows)
+    key = (None if row.size == rows.t.size else row.tobytes(), windows)
     found = rows.times.get(key)
     if found is None:
         found = rows.times[key] = _times_of(rows, plan, row)
