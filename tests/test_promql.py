@@ -272,6 +272,23 @@ def test_owners_are_labels_where_they_are_named(site: Site) -> None:
     assert owned == {"team": "ml", "job_id": "j1"}
 
 
+@pytest.mark.parametrize("when", ["@ -1e9", "@ 1e12", "@ 1e18", "offset 60y", "offset -60y", "offset 300y"])
+@pytest.mark.parametrize("what", ["gpu_power_watts%s", "delta(gpu_power_watts[5m]%s)", "deriv(gpu_power_watts[5m:]%s)"])
+def test_times_far_from_all_data_hold_nothing(site: Site, what: str, when: str) -> None:
+    text = what.replace("%s", f" {when}")
+    assert site.data("query", query=text, time=AT / 1000)["result"] == []
+    assert site.data("query_range", query=text, start=AT / 1000, end=AT / 1000 + 60, step="7")["result"] == []
+
+
+@pytest.mark.parametrize("which", ["start()", "end()"])
+def test_start_and_end_are_those_of_the_whole_within_subqueries(site: Site, which: str) -> None:
+    steps = {"start": AT / 1000 + 1, "end": AT / 1000 + 68, "step": "7"}
+    selector = f'gpu_power_watts{{gpu="GPU-a"}} @ {which}'
+    (plain,) = site.data("query_range", query=selector, **steps)["result"]
+    (within,) = site.data("query_range", query=f"max_over_time(({selector})[2m:30s] offset 5m)", **steps)["result"]
+    assert within["values"] == plain["values"]
+
+
 def test_lists_of_series_labels_and_values(site: Site) -> None:
     window = {"start": T0 / 1000, "end": NOW / 1000}
     match = {"match[]": 'DCGM_FI_DEV_GPU_TEMP{cluster="c1"}'}

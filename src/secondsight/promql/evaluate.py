@@ -21,6 +21,7 @@ from secondsight.promql.over_time import latest, over_time, predict_linear, quan
 from secondsight.promql.read import Reader, Sources, Steps, Wanted
 from secondsight.promql.samples import OF_STEPS, Function, at_each, predicted
 from secondsight.promql.samples import quantile as quantile_of
+from secondsight.query.times import TIME_MAXIMUM_MS
 
 LOOKBACK_MS = 300_000
 """How old the newest value of a series may be."""
@@ -76,7 +77,7 @@ def evaluate(text: str, steps: Steps, sources: Sources, scope: Scope) -> tuple[V
     """
     tree = parsed(text)
     reader = Reader(sources, scope, steps, named_labels(tree))
-    value = _Evaluation(reader).value(tree)
+    value = _Evaluation(reader, steps).value(tree)
     return value, tuple(reader.warnings)
 
 
@@ -93,10 +94,16 @@ def selector(text: str) -> tuple[str, tuple[Matcher, ...]]:
 
 
 class _Evaluation:
-    """Evaluates nodes of one tree."""
+    """Evaluates nodes of one tree.
 
-    def __init__(self, reader: Reader) -> None:
+    Args:
+        reader: Reads for the steps at which nodes are evaluated.
+        asked: Steps of the whole expression, whose start and end `@` means within subqueries too.
+    """
+
+    def __init__(self, reader: Reader, asked: Steps) -> None:
         self._reader = reader
+        self._asked = asked
         self._times_ms = reader.steps.times_ms
 
     def value(self, node: Any, depth: int = 0) -> Value | str:
@@ -174,14 +181,14 @@ class _Evaluation:
         function = self._function_of_steps(name, arguments, depth)
         times, range_ms = self._instants(node), _range_ms(node)
         step_ms = SUBQUERY_STEP_MS if node.step is None else _ms(node.step)
-        start = ((int(times.min()) - range_ms) // step_ms + 1) * step_ms
-        grid = np.arange(start, int(times.max()) + 1, step_ms, dtype=np.int64)
-        if grid.size > SUBQUERY_STEPS_MAXIMUM:
+        first, last = (int(times.min()) - range_ms) // step_ms + 1, int(times.max()) // step_ms
+        if last - first >= SUBQUERY_STEPS_MAXIMUM:
             message = f"the subquery has over {SUBQUERY_STEPS_MAXIMUM} steps"
             raise Rejected("promql_unsupported", message, "name wider steps behind the colon, or a shorter range")
-        if not grid.size:
+        if last < first:
             return nothing(times.size)
-        inner = _Evaluation(self._reader.at(Steps(grid, step_ms)))._vector(node.expr, depth)
+        grid = np.arange(first, last + 1, dtype=np.int64) * step_ms
+        inner = _Evaluation(self._reader.at(Steps(grid, step_ms)), self._asked)._vector(node.expr, depth)
         bounds = np.searchsorted(grid, times - range_ms, side="right"), np.searchsorted(grid, times, side="right")
         figures = at_each(function, np.where(inner.there, inner.values, np.nan), grid, times, bounds)
         labels = inner.labels if name == "last_over_time" else without_name(inner.labels)
@@ -201,18 +208,18 @@ class _Evaluation:
         return Wanted(node.name or "", _matchers(node), self._instants(node), range_ms)
 
     def _instants(self, node: Any) -> I64:
-        """Return when a selector or a subquery is to be seen, one instant for each step."""
+        """Return when a selector or a subquery is to be seen, one instant for each step, of times that there are."""
         times = self._times_ms
         if node.at is not None:
             times = np.full(times.size, self._at(node.at), np.int64)
-        return times if node.offset is None else times - _ms(node.offset)
+        return np.clip(times if node.offset is None else times - _ms(node.offset), 0, TIME_MAXIMUM_MS)
 
     def _at(self, at: Any) -> int:
         if at.type == promql_parser.AtModifierType.Start:
-            return int(self._times_ms[0])
+            return int(self._asked.times_ms[0])
         if at.type == promql_parser.AtModifierType.End:
-            return int(self._times_ms[-1])
-        return int(at.at.timestamp() * 1000)
+            return int(self._asked.times_ms[-1])
+        return _instant_ms(at)
 
     def _constant(self, node: Any, depth: int) -> float:
         value = self.value(node, depth)
@@ -255,6 +262,18 @@ def _bare(node: Any, kind: type) -> Any:
     while isinstance(node, promql_parser.ParenExpr):
         node = node.expr
     return node if isinstance(node, kind) else None
+
+
+def _instant_ms(at: Any) -> int:
+    """Return the time that `@` names; of one that cannot be told the first or the last that there is."""
+    try:
+        return int(at.at.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return TIME_MAXIMUM_MS
+    except BaseException as error:  # the parser panics at times before 1970
+        if type(error).__name__ != "PanicException":
+            raise
+        return 0
 
 
 def _range_ms(node: Any) -> int:
