@@ -282,7 +282,7 @@ def test_times_far_from_all_data_hold_nothing(site: Site, what: str, when: str) 
 
 @pytest.mark.parametrize("which", ["start()", "end()"])
 def test_start_and_end_are_those_of_the_whole_within_subqueries(site: Site, which: str) -> None:
-    steps = {"start": AT / 1000 + 1, "end": AT / 1000 + 68, "step": "7"}
+    steps = {"start": AT / 1000 + 1, "end": AT / 1000 + 60, "step": "7"}
     selector = f'gpu_power_watts{{gpu="GPU-a"}} @ {which}'
     (plain,) = site.data("query_range", query=selector, **steps)["result"]
     (within,) = site.data("query_range", query=f"max_over_time(({selector})[2m:30s] offset 5m)", **steps)["result"]
