@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from api_client import Answer, Client, serving
@@ -24,6 +25,7 @@ from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.promql.names import reading_of
+from secondsight.promql.samples import OF_STEPS, quantile
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
 
@@ -287,6 +289,18 @@ def test_start_and_end_are_those_of_the_whole_within_subqueries(site: Site, whic
     (plain,) = site.data("query_range", query=selector, **steps)["result"]
     (within,) = site.data("query_range", query=f"max_over_time(({selector})[2m:30s] offset 5m)", **steps)["result"]
     assert within["values"] == plain["values"]
+
+
+@pytest.mark.parametrize("samples", [1, 2, 5, 30])
+def test_figures_of_all_series_at_once_are_those_of_each(samples: int) -> None:
+    random = np.random.default_rng(samples)
+    values = random.integers(0, 4, (200, samples)).astype(np.float64)
+    values[random.random(values.shape) < 0.4] = np.nan
+    values = values[~np.isnan(values).all(axis=1)]
+    each, seconds = [row[~np.isnan(row)] for row in values], np.arange(samples) - float(samples)
+    assert OF_STEPS["changes"](seconds, values).tolist() == [np.count_nonzero(np.diff(row)) for row in each]
+    for share in (0, 0.1, 0.5, 0.9, 1):
+        assert quantile(share)(seconds, values) == pytest.approx([np.quantile(row, share) for row in each])
 
 
 def test_lists_of_series_labels_and_values(site: Site) -> None:

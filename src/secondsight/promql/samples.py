@@ -42,7 +42,12 @@ def quantile(share: float) -> Function:
     def taken(_seconds: F64, values: F64) -> F64:
         if not 0 <= share <= 1:
             return np.full(values.shape[0], np.inf if share > 1 else -np.inf)
-        found: F64 = np.nanquantile(values, share, axis=1)
+        ordered, rows = np.sort(values, axis=1), np.arange(values.shape[0])
+        last = (~np.isnan(values)).sum(axis=1) - 1
+        place = share * last
+        low = np.floor(place).astype(np.intp)
+        below, above, weight = ordered[rows, low], ordered[rows, np.minimum(low + 1, last)], place - low
+        found: F64 = np.where(weight > 0, below * (1 - weight) + above * weight, below)
         return found
 
     return taken
@@ -101,7 +106,11 @@ def _spread(_seconds: F64, values: F64, *, power: int) -> F64:
 
 
 def _changes(_seconds: F64, values: F64) -> F64:
-    return np.array([np.count_nonzero(np.diff(row[~np.isnan(row)])) for row in values], np.float64)
+    there = ~np.isnan(values)
+    newest = np.maximum.accumulate(np.where(there, np.arange(values.shape[1]), -1), axis=1)[:, :-1]
+    before = np.take_along_axis(values, np.maximum(newest, 0), axis=1)
+    found: F64 = (there[:, 1:] & (newest >= 0) & (values[:, 1:] != before)).sum(axis=1, dtype=np.float64)
+    return found
 
 
 def _newest(_seconds: F64, values: F64) -> F64:
