@@ -18,6 +18,9 @@ from secondsight.gateway.run import ADOPT_SECONDS, Server, calm_collector, open_
 from secondsight.gateway.tls import Certificate
 from secondsight.store.reach import reach_store
 
+COLLECT_ALL_AFTER = 20
+"""A stream that ends leaves 20 KiB of cycles, which are old by then: at ten requests a second they wait two days."""
+
 
 def serve_api(config: ApiConfig, clock: Clock) -> None:
     """Serve until SIGTERM or SIGINT; blocks. Requests that run are answered first.
@@ -34,7 +37,7 @@ def serve_api(config: ApiConfig, clock: Clock) -> None:
     app = make_app(services)
     server = ApiServer(app, config, app.leave)
     server.follow = Follower(files, catalog, clock, services.renew, ADOPT_SECONDS).step
-    calm_collector()
+    calm_collector(COLLECT_ALL_AFTER)
     server.run(sockets=[listening])
 
 

@@ -30,7 +30,8 @@ from secondsight.log.retention import backlog_bytes
 from secondsight.log.topics import DEFINITIONS_TOPIC, INGEST_TOPIC, PROCESSOR_GROUP, definitions_topic, ingest_topic
 
 LISTEN_BACKLOG = 1024
-COLLECT_AFTER = (100_000, 50, 1000)
+COLLECT_AFTER = (100_000, 50)
+COLLECT_ALL_AFTER = 1000
 OWN_FILES = 256
 """Open files besides connections."""
 
@@ -165,13 +166,16 @@ def connections_maximum(wanted: int) -> int:
     return max(min(wanted, files - OWN_FILES), 1)
 
 
-def calm_collector() -> None:
-    """Let the garbage collector leave what is there alone and look less often: requests leave no cycles behind.
+def calm_collector(all_after: int = COLLECT_ALL_AFTER) -> None:
+    """Let the garbage collector leave what is there alone and look less often: requests leave few cycles behind.
 
-    Of ten thousand connections a look takes a tenth of a second.
+    Of ten thousand connections a look at everything takes a tenth of a second.
+
+    Args:
+        all_after: After how many looks at what is young it looks at everything.
     """
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
+    gc.set_threshold(*COLLECT_AFTER, all_after)
 
 
 def _measure_backlog(root: Path) -> int:
