@@ -13,6 +13,7 @@ from guard_fixture import LIMITS, NOW_MS, registry, scope
 from secondsight.ask.analyses import compile_question
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.compile import Column
+from secondsight.ask.diagnose import diagnosis_sentences, with_evidence
 from secondsight.ask.ground import is_grounded
 from secondsight.ask.question import DERIVED, Treatment
 from secondsight.ask.tables import Table
@@ -82,3 +83,17 @@ def test_a_number_is_grounded_only_where_a_cell_rounds_to_it(value: float, facto
     assert is_grounded(f"It was {value:.2f} W.", [table])
     if abs(value * factor - value) > 0.02:
         assert not is_grounded(f"It was {value * factor:.2f} W.", [table])
+
+
+def test_a_diagnosis_tells_of_clocks_that_heat_slows_by_software_and_where_to_look() -> None:
+    names = ("host_id", "gpu_id", "utilisation", "software_thermal_throttle_seconds", "covered_seconds", "step_at")
+    row = ("h1", "GPU-a", 0.7, 60.0, 180.0, "2026-11-19 22:03:00")
+    gpus = Table("gpus", tuple(Column(name) for name in names), (row,), ("host_id", "gpu_id"), frozenset())
+    kinds = ("gpu_id", "kind", "count_of_error_events")
+    errors = Table("errors", tuple(Column(name) for name in kinds), (("GPU-a", "counter_reset", 2),), ("gpu_id",))
+    question = plan("Why was job-1 slow yesterday?")
+    tables = with_evidence((gpus, errors), question)
+    told = {row[0]: row[4] for row in tables[0].rows}
+    assert set(told) == {"median utilisation", "software thermal throttle seconds"}
+    assert "from=2026-11-19T22:02:30.000Z&to=2026-11-19T22:03:30.000Z" in told["software thermal throttle seconds"]
+    assert "slowed down by temperature" in diagnosis_sentences(question, tables)[0]

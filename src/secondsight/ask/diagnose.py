@@ -9,6 +9,7 @@ Every limit of a check is named beside it. What the views do not hold is said, n
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from statistics import median
 
 from secondsight.ask.compile import Column, Statement, compile_figures
@@ -27,9 +28,14 @@ LITTLE_BELOW, MUCH_ABOVE = 0.5, 0.8
 CLOCK_BELOW = 0.95
 THROTTLED_ABOVE = 0.01
 """Share of covered time."""
+AROUND_MS = 30_000
+"""So much before and behind the begin of a GPU's worst window does the link to its seconds show."""
 BANDWIDTH_ABOVE = 0.6
+RESETS = "counter_reset"
+"""Events of this kind say that counters began again, as at each load of the driver: no error slows a job down by it."""
 _COUNTED = (
     ("gpu_throttle_hw_thermal_seconds_total", "thermal_throttle_seconds"),
+    ("gpu_throttle_sw_thermal_seconds_total", "software_thermal_throttle_seconds"),
     ("gpu_throttle_sw_power_cap_seconds_total", "power_throttle_seconds"),
     ("gpu_pcie_replay_total", "pcie_replays"),
     ("gpu_nvlink_replay_errors_total", "nvlink_replays"),
@@ -42,7 +48,8 @@ _MEANS = (
     ("gpu_sm_active_ratio", "sm_activity"),
 )
 _UNITS = {"utilisation": "1", "memory_bandwidth": "1", "sm_activity": "1", "clock": "Hz"}
-_UNITS |= {"thermal_throttle_seconds": "s", "power_throttle_seconds": "s", "covered_seconds": "s"}
+_THROTTLES = ("thermal_throttle_seconds", "software_thermal_throttle_seconds", "power_throttle_seconds")
+_UNITS |= dict.fromkeys((*_THROTTLES, "covered_seconds"), "s")
 
 LIMITS = (
     f"Limits used: a GPU below {UNEVEN_BELOW:.0%} of the median utilisation is uneven; below {LITTLE_BELOW:.0%} is "
@@ -103,7 +110,8 @@ def with_evidence(tables: Sequence[Table], question: Question) -> tuple[Table, .
     if gpus is None or not gpus.rows:
         return tuple(tables)
     errors = next((table for table in tables if table.name == "errors"), None)
-    found = _checks(_rows(gpus), _rows(errors) if errors else [], question)
+    wrong = [row for row in _rows(errors) if row.get("kind") != RESETS] if errors else []
+    found = _checks(_rows(gpus), wrong, question)
     rows = tuple((one.check, one.place, *_in_percent(one), one.link) for one in found)
     names = ("check", "place", "value", "unit", "link")
     columns = tuple(Column(name) for name in names)
@@ -153,7 +161,7 @@ def _straggler(
     if clock and _number(row.get("clock")) < CLOCK_BELOW * clock:
         found.append(Evidence("low clock, of the median", place, _number(row.get("clock")) / clock, "1", link))
     found += [
-        Evidence(name.replace("_", " "), place, row[name], _UNITS.get(name, ""), link)
+        Evidence(_words(name), place, row[name], _UNITS.get(name, ""), link)
         for _, name in _COUNTED
         if _number(row.get(name)) > _least(name, row)
     ]
@@ -177,11 +185,15 @@ def _busy(gpus: Sequence[Mapping[str, Cell]], question: Question) -> list[Eviden
 
 def _throttled(gpus: Sequence[Mapping[str, Cell]], question: Question) -> list[Evidence]:
     found = []
-    for name in ("thermal_throttle_seconds", "power_throttle_seconds"):
+    for name in _THROTTLES:
         for row in gpus:
             if _number(row.get(name)) > _least(name, row):
-                found.append(Evidence(name.replace("_", " "), _place(row), row[name], "s", _link(row, question)))
+                found.append(Evidence(_words(name), _place(row), row[name], "s", _link(row, question)))
     return found[:5]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _place(row: Mapping[str, Cell]) -> str:
@@ -190,11 +202,12 @@ def _place(row: Mapping[str, Cell]) -> str:
 
 def _link(row: Mapping[str, Cell], question: Question) -> str:
     """Return where the seconds of a GPU are: its worst window, with a minute around it."""
-    at = str(row.get("step_at") or "").replace(" ", "T")
+    at = str(row.get("step_at") or "")
+    from_ms, to_ms = question.range.from_ms, question.range.to_ms
     if at:
-        around = f"from={at}Z&to={at}Z"
-    else:
-        around = f"from={format_time(question.range.from_ms)}&to={format_time(question.range.to_ms)}"
+        at_ms = int(datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp()) * 1000
+        from_ms, to_ms = at_ms - AROUND_MS, at_ms + AROUND_MS
+    around = f"from={format_time(from_ms)}&to={format_time(to_ms)}"
     return f"/v1/gpus/{row['gpu_id']}/telemetry?metrics=gpu_utilization_ratio,gpu_sm_clock_hertz&{around}&resolution=1s"
 
 
@@ -226,7 +239,7 @@ def _verdict(checks: set[str]) -> str:
             "All GPUs of the job were little used: they waited, for data, tokenising or the network. The host's CPU is "
             "not in these views; its page has it."
         )
-    if checks & {"thermal throttle seconds", "power throttle seconds"}:
+    if checks & {_words(name) for name in _THROTTLES}:
         return "The GPUs were slowed down by temperature or by a limit of power."
     if "bound by memory bandwidth" in checks:
         return "The GPUs were busy and near their memory bandwidth: that is the bound."
@@ -236,6 +249,7 @@ def _verdict(checks: set[str]) -> str:
 
 
 _CAUSES = frozenset(
-    {"low clock, of the median", "thermal throttle seconds", "power throttle seconds", "pcie replays", "nvlink replays",
-     "uncorrected ecc", "xid errors on it", "ecc errors on it", "thermal errors on it", "nvlink errors on it"}
+    {"low clock, of the median", "thermal throttle seconds", "software thermal throttle seconds",
+     "power throttle seconds", "pcie replays", "nvlink replays", "uncorrected ecc", "xid errors on it",
+     "ecc errors on it", "thermal errors on it", "nvlink errors on it"}
 )  # fmt: skip
