@@ -82,6 +82,12 @@ def test_query_prints_a_table_json_or_csv(arguments):
     assert out.getvalue().startswith("ts,metric,")
 
 
+def test_top_as_json_has_whole_names_and_ends(arguments):
+    out = io.StringIO()
+    assert top_command(Namespace(**{**vars(arguments), "json": True, "once": False}), out, ManualClock(NOW)) == 0
+    assert [row["rank"] for row in json.loads(out.getvalue())["rows"]] == [1, 2]
+
+
 @pytest.mark.parametrize("command", [query_command, lambda *told: top_command(*told, ManualClock(NOW))])
 def test_an_empty_answer_about_what_is_nowhere_says_so(arguments, command):
     out = io.StringIO()

@@ -328,6 +328,7 @@ def _add_reads(commands: "argparse._SubParsersAction[_Parser]") -> None:
     top.add_argument("--cluster", metavar="ID", help="only this cluster")
     top.add_argument("-n", type=int, default=20, metavar="N", help="rows (20)")
     top.add_argument("--once", action="store_true", help="print once instead of following")
+    top.add_argument("--json", action="store_true", help="the answer as JSON, once, with whole UUIDs")
     for parser in (query, top):
         _add_server(parser)
 

@@ -5,15 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from secondsight.ask.format import figure
-from secondsight.query.terminal import BAR_WIDTH, UUID_START, sparkline
+from secondsight.query.terminal import BAR_WIDTH, UUID_START, console_of, sparkline
 
 ROWS_SHOWN = 25
-_HIDDEN = frozenset({"covered_share", "legal"})
+_HIDDEN = frozenset({"covered_share", "legal", "link"})
 _BUCKETS = frozenset({"5m", "hour", "day", "week", "month"})
 
 Body = Mapping[str, Any]
@@ -24,12 +23,12 @@ def print_answer(body: Body, out: TextIO, *, as_json: bool) -> None:
     if as_json:
         out.write(json.dumps(body, indent=2) + "\n")
         return
-    console = Console(file=out)
+    console = console_of(out)
     console.print(f"[bold]{escape(_heading(body))}[/bold]", highlight=False)
     series = _series(body)
     if series:
         console.print(series, highlight=False)
-    for table in body["tables"]:
+    for table in _shown(body["tables"]):
         if table["rows"] and table["columns"]:
             console.print(_table(table, bars=body["chart"] in ("bar", "grouped bar")))
     for caveat in body["caveats"]:
@@ -41,6 +40,11 @@ def print_answer(body: Body, out: TextIO, *, as_json: bool) -> None:
 def _heading(body: Body) -> str:
     words = {"clarify": "question back: ", "refuse": "refused: ", "unanswerable": "not measured: "}
     return words.get(body["treatment"], "") + (body["text"] or "See the table.")
+
+
+def _shown(tables: Sequence[Body]) -> Sequence[Body]:
+    """Return the tables that a terminal shows: of a diagnosis its evidence, as its figures are many columns wide."""
+    return [table for table in tables if table["name"] == "evidence"] or tables
 
 
 def _series(body: Body) -> str:
@@ -59,10 +63,12 @@ def _table(body: Body, *, bars: bool) -> Table:
     places = [index for index, column in enumerate(body["columns"]) if column["name"] not in _HIDDEN]
     columns = [body["columns"][index] for index in places]
     keys = set(body["keys"])
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         is_key = column["name"] in keys
-        table.add_column(escape(column["words"]), justify="left" if is_key else "right", overflow="fold")
+        least = UUID_START if column["name"] == "gpu_id" else None
+        words = escape(column["words"])
+        table.add_column(words, justify="left" if is_key else "right", overflow="fold", min_width=least)
     drawn = next((index for index in places if body["columns"][index]["unit"] or _is_count(body, index)), None)
     if bars and drawn is not None:
         table.add_column("", min_width=BAR_WIDTH, no_wrap=True)

@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from secondsight.query.terminal import UUID_START
+from secondsight.query.terminal import UUID_START, console_of
 
 Body = Mapping[str, Any]
 REASONS = (("shed", "shed"), ("quarantined", "quarantined"), ("deadLettered", "dead"))
@@ -21,8 +20,9 @@ def print_gaps(body: Body, out: TextIO, *, as_json: bool) -> int:
     if as_json:
         out.write(json.dumps(body, indent=2) + "\n")
         return 0
-    console = Console(file=out)
-    console.print(gap_table(body["gaps"]) if body["stories"] is None else story_table(body["stories"]))
+    console = console_of(out)
+    if body["gaps"] or body["stories"]:
+        console.print(gap_table(body["gaps"]) if body["stories"] is None else story_table(body["stories"]))
     console.print(gap_line(body), style="dim", highlight=False)
     return 0
 
@@ -58,6 +58,8 @@ def gap_line(body: Body) -> str:
     """Return one line that sums gaps up."""
     shown = len(body["gaps"]) or len(body["stories"] or ())
     reasons = ", ".join(f"{count} {reason}" for reason, count in body["reasons"].items())
+    if not shown and not body["total"]:
+        return "; ".join(["no gaps", *body["warnings"]])
     parts = [f"{shown} of {body['total']}", f"{body['missing']:,} slots missing, {body['shed']:,} of them shed"]
     return "; ".join([*parts, *([reasons] if reasons else []), *body["warnings"]])
 
@@ -97,7 +99,7 @@ def print_ledger(body: Body, out: TextIO, *, as_json: bool) -> int:
     if as_json:
         out.write(json.dumps(body, indent=2) + "\n")
     else:
-        console = Console(file=out)
+        console = console_of(out)
         console.print(ledger_table(body))
         if body.get("short"):
             console.print(short_table(body["short"]))
@@ -167,4 +169,11 @@ def _not_stored(entry: Body) -> Iterator[str]:
 
 
 def _table(title: str) -> Table:
-    return Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    return Table(
+        title=escape(title),
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )

@@ -1,6 +1,7 @@
 """Turn answers of the read API into text for a terminal: tables with sparklines, JSON, CSV, a ranking that follows."""
 
 import json
+import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ from secondsight.query.client import ApiClient, read_token
 
 FOLLOW_SECONDS = 2.0
 SPARK_WIDTH = 20
+PIPE_WIDTH = 160
 BAR_WIDTH = 16
 BARS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -59,11 +61,19 @@ def query_command(arguments: Namespace, out: TextIO) -> int:
     if arguments.json:
         out.write(json.dumps(body, indent=2) + "\n")
         return 0
-    console = Console(file=out)
+    console = console_of(out)
     if body["series"]:
         console.print(series_table(body))
     console.print(quality_line(body), style="dim", highlight=False)
     return 0
+
+
+def console_of(out: TextIO) -> Console:
+    """Return a console as wide as the terminal, or, for a pipe or a file, wide enough that a row stays one line."""
+    console = Console(file=out)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
@@ -75,9 +85,12 @@ def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
     """
     client = ApiClient(arguments.server, read_token(arguments.token_file))
     params = {"metric": arguments.metric, "cluster": arguments.cluster, "n": str(arguments.n), "window": "1m"}
-    console = Console(file=out)
+    console = console_of(out)
     try:
         body = client.get_json("/v1/top", params)
+        if arguments.json:
+            out.write(json.dumps(body, indent=2) + "\n")
+            return 0
         table = top_table(body)
         if arguments.once or not console.is_terminal:
             if body["rows"]:
@@ -217,7 +230,7 @@ def _shown_labels(series: Sequence[Body]) -> list[str]:
 
 
 def _table(title: str) -> Table:
-    return Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    return Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def _label(row: Body, name: str) -> str:
