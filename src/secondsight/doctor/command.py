@@ -58,7 +58,8 @@ def _examined(arguments: argparse.Namespace, clock: Clock) -> Iterator[Named]:
     file = arguments.config or (USUAL_CONFIG if USUAL_CONFIG.exists() else None)
     read = settings.read(file, os.environ)
     if file is None and read.config is None:
-        yield Named("settings", fault(f"there are no settings in {USUAL_CONFIG}", "name them with --config FILE"))
+        remedy = "name them with --config FILE, or the folder of a platform with --data DIR"
+        yield Named("settings", fault(f"there are no settings in {USUAL_CONFIG}", remedy))
         yield from examined([("install", lambda: install(None))])
         return
     yield from examined([("install", lambda: install(read.config)), ("settings", lambda: read.findings)])

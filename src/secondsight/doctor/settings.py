@@ -16,7 +16,7 @@ from secondsight.config import build, read_settings
 from secondsight.doctor.findings import Finding, fault, ok, warning
 from secondsight.errors import Rejected
 
-TABLES = frozenset({"agent", "gateway", "processor", "rollup", "lake", "retention", "api", "simulate"})
+TABLES = frozenset({"agent", "gateway", "processor", "rollup", "lake", "retention", "api", "canary", "simulate"})
 PREFIX = "SECONDSIGHT_AGENT_"
 
 
