@@ -83,7 +83,7 @@ def predict_linear(reader: Reader, ahead_seconds: float, wanted: Wanted) -> Matr
 def _of_seconds(reader: Reader, wanted: Wanted, name: str, function: samples.Function, meant: Aggregate) -> Matrix:
     def evaluate(windows: Windows, wanted: Wanted) -> F64:
         values = windows.figures[Aggregate.LAST]
-        return samples.at_each(function, values, windows.ends_ms, wanted.times_ms, _bounds(windows, wanted))
+        return samples.at_each(function, values, windows.ends_ms, reader.steps.times_ms, _bounds(windows, wanted))
 
     return _each(reader, replace(wanted, by_second=True), _Function(name, (Aggregate.LAST,), evaluate, meant))
 
@@ -96,7 +96,7 @@ def _each(reader: Reader, wanted: Wanted, function: _Function) -> Matrix:
         legal = legal_aggregates(reading.metric)
         needed = function.reads if function.meant is None else (*function.reads, function.meant)
         if not set(needed) <= set(legal):
-            message = f"{function.name} of {reading.name} has no meaning: it is a {reading.metric.rollup.value}"
+            message = f"{function.name} of {reading.name} has no meaning: it is a {reading.metric.type.value}"
             raise Rejected("promql_unsupported", message, f"it has {', '.join(legal)}")
         windows = reader.windows(wanted, reading, function.reads)
         labels += windows.labels
