@@ -190,7 +190,7 @@ class _Evaluation:
         grid = np.arange(first, last + 1, dtype=np.int64) * step_ms
         inner = _Evaluation(self._reader.at(Steps(grid, step_ms)), self._asked)._vector(node.expr, depth)
         bounds = np.searchsorted(grid, times - range_ms, side="right"), np.searchsorted(grid, times, side="right")
-        figures = at_each(function, np.where(inner.there, inner.values, np.nan), grid, times, bounds)
+        figures = at_each(function, np.where(inner.there, inner.values, np.nan), grid, self._times_ms, bounds)
         labels = inner.labels if name == "last_over_time" else without_name(inner.labels)
         return unique(Matrix(labels, figures, ~np.isnan(figures))).present()
 

@@ -13,12 +13,14 @@ from secondsight.query.aggregates import Aggregate
 CELLS_MAXIMUM = 20_000_000
 
 Function = Callable[[F64, F64], F64]
-"""Seconds from the instant to each sample, shape (samples,), none above 0, and values (series, samples), NaN where
-there is none; to a figure of each series that has a value at all, NaN where it has too few."""
+"""Seconds from the step to each sample, shape (samples,), and values (series, samples), NaN where there is none; to a
+figure of each series that has a value at all, NaN where it has too few."""
 
 
 def at_each(function: Function, figures: F64, ends_ms: I64, times_ms: I64, bounds: tuple[I64, I64]) -> F64:
-    """Return a function's figures, shape (series, instants); `bounds` are the samples that each instant sees.
+    """Return a function's figures at `times_ms`, shape (series, steps); `bounds` are the samples that each step sees.
+
+    With an offset these are of another time than the step is.
 
     Raises:
         Rejected(promql_unsupported): It would look at too many samples.
@@ -54,7 +56,7 @@ def quantile(share: float) -> Function:
 
 
 def predicted(ahead_seconds: float) -> Function:
-    """Return the function that extends the line of least squares so far beyond the instant."""
+    """Return the function that extends the line of least squares so far beyond the step."""
 
     def taken(seconds: F64, values: F64) -> F64:
         slope, level = _line(seconds, values)
@@ -64,7 +66,7 @@ def predicted(ahead_seconds: float) -> Function:
 
 
 def _line(seconds: F64, values: F64) -> tuple[F64, F64]:
-    """Return slope by second and level at the instant of the line of least squares."""
+    """Return slope by second and level at the step of the line of least squares."""
     there = ~np.isnan(values)
     count = there.sum(axis=1)
     x = np.where(there, seconds, 0.0)
