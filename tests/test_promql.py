@@ -291,6 +291,14 @@ def test_start_and_end_are_those_of_the_whole_within_subqueries(site: Site, whic
     assert within["values"] == plain["values"]
 
 
+@pytest.mark.parametrize("name", ["changes", "deriv", "idelta", "last_over_time", "max_over_time", "stddev_over_time"])
+def test_steps_between_those_of_a_subquery_may_see_none_of_them(site: Site, name: str) -> None:
+    steps = {"start": AT / 1000, "end": AT / 1000 + 120, "step": "10"}
+    for text, least in ((f"{name}(gpu_power_watts[20s:1m])", 0), (f"{name}(gpu_power_watts[2m:20s])", 13)):
+        found = site.data("query_range", query=text, **steps)["result"]
+        assert all(least <= len(one["values"]) <= 13 for one in found)
+
+
 @pytest.mark.parametrize("samples", [1, 2, 5, 30])
 def test_figures_of_all_series_at_once_are_those_of_each(samples: int) -> None:
     random = np.random.default_rng(samples)

@@ -33,8 +33,9 @@ def at_each(function: Function, figures: F64, ends_ms: I64, times_ms: I64, bound
     with np.errstate(all="ignore"):
         for step, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             seen = figures[:, start:stop]
-            rows = np.flatnonzero(~np.isnan(seen).all(axis=1)) if seen.size else np.zeros(0, np.intp)
-            found[rows, step] = function((ends_ms[start:stop] - times_ms[step]) / 1000, seen[rows])
+            rows = np.flatnonzero(~np.isnan(seen).all(axis=1))
+            if rows.size:
+                found[rows, step] = function((ends_ms[start:stop] - times_ms[step]) / 1000, seen[rows])
     return found
 
 
