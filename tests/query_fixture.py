@@ -246,6 +246,26 @@ def insert_entity(
     )
 
 
+def insert_plan(store: Any, row: Row, from_ms: int, to_ms: int | None = None, kind: str = "gpu") -> None:
+    """Put on record that the row's collector was to read its entities from then on."""
+    store.insert(
+        "plans",
+        pa.table(
+            {
+                "tenant_id": _texts([row.tenant]),
+                "cluster_id": _texts([row.cluster]),
+                "host_id": _texts([row.host]),
+                "collector_id": _texts([row.collector]),
+                "kind": _texts([kind]),
+                "interval_ms": pa.array([row.interval], pa.uint32()),
+                "from_time": _times([from_ms]),
+                "to_time": pa.array([to_ms], pa.timestamp("ms", "UTC")),
+                "version": pa.array([1], pa.uint64()),
+            }
+        ),
+    )
+
+
 def insert_progress(
     store: Any, row: Row, newest_ms: int, rollup_through_ms: int, *, idle: bool = False, version: int = 1
 ) -> None:

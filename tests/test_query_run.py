@@ -14,6 +14,7 @@ from query_fixture import (
     asked,
     insert_allocation,
     insert_entity,
+    insert_plan,
     insert_progress,
     insert_rewrite,
     insert_rewrites,
@@ -29,6 +30,7 @@ from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
 from secondsight.query.figures import compile_figures, figures_of, metrics_of_rules
 from secondsight.query.fleet import compile_newest
+from secondsight.query.hints import near
 from secondsight.query.inventory import compile_progress, compile_rewrites, progress_of
 from secondsight.query.plan import Situation, Span, plan_series
 from secondsight.query.request import Filters, Format, parse_query
@@ -290,6 +292,18 @@ def test_an_entity_that_no_list_knows_yet_is_covered_by_what_it_has(store, part,
     assert not any("not listed" in warning for warning in answer.warnings)
 
 
+def test_what_came_before_the_first_plan_hides_no_hole_after_it(store):
+    """A history, as `up --simulate` begins with one, and a later plan; nothing is due between two plans."""
+    new = replace(NEW, tenant="t6-history")
+    there = [*range(100, 300), *range(310, 400), *range(500, 560)]
+    insert_rows(store, [replace(new, t=T0 + second * 1000) for second in there])
+    insert_entity(store, replace(new, t=T0 + 559_000), T0 + 100_000)
+    insert_plan(store, new, T0 + 250_000, T0 + 400_000)
+    insert_plan(store, new, T0 + 500_000)
+    answer = ask(store, scope_of(new.tenant), resolution="30s")
+    assert (answer.coverage.expected, answer.coverage.stored) == (300 + 95, len(there))
+
+
 @pytest.mark.parametrize(
     ("watermarks", "through"),
     [
@@ -511,3 +525,17 @@ def test_a_question_about_what_is_nowhere_says_so_and_never_what_others_have(sto
     answer = runner.run(parse_query(asked(GAUGE, T0, T0 + 60_000, **named), CATALOG, NOW), scope_of(tenant))
     hints = [text for text in answer.warnings if "there is no" in text]
     assert hints == ([told] if told else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("GPU-94c9", ["GPU-94c994c0-1b2c", "GPU-94c994c0-77aa"]),
+        ("gpu-94C994c0-7", ["GPU-94c994c0-77aa"]),
+        ("ceder", ["cedar"]),
+        ("", []),
+        ("zzz", []),
+    ],
+)
+def test_names_that_begin_so_or_are_written_alike_are_near(name, meant):
+    assert near(name, ["GPU-94c994c0-77aa", "GPU-94c994c0-1b2c", "GPU-0aa8", "cedar", "iris"]) == meant

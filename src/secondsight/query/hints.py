@@ -13,7 +13,7 @@ from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement
 
 NEAR_AMONG_MAXIMUM = 5_000
-"""Among more names, only beginnings count as near."""
+"""Among more names, only those that begin so count as near."""
 NEAR_SHOWN = 3
 NAMES_SHOWN = 5
 NAME_LENGTH_SHOWN = 100
@@ -59,11 +59,12 @@ def compile_owners_named(column: str, names: Iterable[str], scope: Scope) -> Sta
 
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Return names that somebody who wrote this one may have meant."""
-    names = sorted(set(known))
-    if len(names) <= NEAR_AMONG_MAXIMUM:
-        lowered = {each.lower(): each for each in names}
-        return [lowered[each] for each in get_close_matches(name.lower()[:200], lowered, NEAR_SHOWN)]
-    return [each for each in names if name and each.lower().startswith(name.lower())][:NEAR_SHOWN]
+    names, meant = sorted(set(known)), name.lower()[:200]
+    begun = [each for each in names if meant and each.lower().startswith(meant)][:NEAR_SHOWN]
+    if begun or len(names) > NEAR_AMONG_MAXIMUM:
+        return begun
+    lowered = {each.lower(): each for each in names}
+    return [lowered[each] for each in get_close_matches(meant, lowered, NEAR_SHOWN)]
 
 
 def _sentences(what: str, asked: Iterable[str], known: set[str]) -> list[str]:

@@ -226,7 +226,8 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
 
     Columns: tenant_id, region, cluster_id, rack, host_id, entity, part, gpu_model, gpu_index, collector_id, cadence_ms,
     start_ms, end_ms (`OPEN_END_MS` while open), last_seen_ms, without (metrics that were not to be collected, by
-    commas). With owners, or a scope that has some, only allocated time counts.
+    commas). With owners, or a scope that has some, only allocated time counts. What a collector delivered before its
+    first plan, such as a history, was due as by that plan.
     """
     parameters = Parameters()
     tables = ScopedTables(scope, parameters)
@@ -239,10 +240,12 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
         [of_kind],
         final=True,
     )
-    columns = ["interval_ms AS plan_ms", "without", *_stretch("from_time", "to_time", "plan_")]
+    first = f"min(plan_from_ms) OVER (PARTITION BY {', '.join(_PLAN_KEY)}) AS plan_first_ms"
+    columns = ["interval_ms AS plan_ms", "without", *_stretch("from_time", "to_time", "plan_"), first]
     plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
     source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(_PLAN_KEY)})"
-    starts, ends = ["from_ms", "plan_from_ms"], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
+    planned = "if(plan_from_ms = plan_first_ms, 0, plan_from_ms)"
+    starts, ends = ["from_ms", planned], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
     if scope.is_attributed or owners.is_attributed:
         columns = [
             "tenant_id",
