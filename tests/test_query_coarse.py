@@ -13,13 +13,14 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
 from secondsight.query import plan as plan_module
-from secondsight.query.inventory import Inventory
+from secondsight.query.inventory import Inventory, coarse_through_of
 from secondsight.query.plan import Leg, Situation, Span, plan_series
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner
 from secondsight.store.bins import RELATIVE_ERROR, bin_expression, bins_of
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
+from secondsight.store.schema import rollup_table
 
 CATALOG = load_catalog()
 T0 = 1_700_006_400_000
@@ -109,6 +110,19 @@ def test_what_is_made_is_told(store):
     through = dict(inventory.coarse_through(EntityKind.GPU, expected, scope_of("t1")))
     assert (through["5m"], through["1h"]) == (END, END)
     assert through["1d"] <= T0
+
+
+def test_a_cluster_that_has_just_come_has_its_rollups_up_to_its_first_row():
+    """So it keeps nobody who asks about the whole fleet from coarse rows, not even before anything is made of it."""
+    through = [
+        {"table_name": rollup_table(EntityKind.GPU, name), "tenant_id": "t1", "cluster_id": "old", "through_ms": END}
+        for name in ("5m", "1h")
+    ]
+    starts = [("old", T0), ("new", END - 90_000), ("new", END - 200_000)]
+    expected = [{"tenant_id": "t1", "cluster_id": name, "start_ms": start} for name, start in starts]
+    found = coarse_through_of(pa.Table.from_pylist(through), EntityKind.GPU, pa.Table.from_pylist(expected))
+    assert found == (("5m", END - 200_000), ("1h", END - 200_000))
+    assert coarse_through_of(pa.table({"table_name": []}), EntityKind.GPU, pa.Table.from_pylist(expected)) == ()
 
 
 GROUPS = [("cluster", "300s"), ("gpu", "3600s"), ("team", "7200s"), ("gpuModel,region", "300s"), ("total", "range")]

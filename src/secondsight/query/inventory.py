@@ -325,23 +325,28 @@ def compile_coarse_through(kind: EntityKind, scope: Scope) -> Statement:
 
 
 def coarse_through_of(rows: Any, kind: EntityKind, expected: Any) -> tuple[tuple[str, int], ...]:
-    """Sum up how far coarse rollups of the clusters of some expected entities are made."""
-    wanted = {(row["tenant_id"], row["cluster_id"]) for row in _places(expected)}
+    """Sum up how far coarse rollups of the clusters of some expected entities are made.
+
+    Those of a cluster that has just come are made up to its first row, as there was nothing before it.
+    """
+    starts = _starts(expected)
     known: dict[str, dict[tuple[str, str], int]] = {}
     for row in rows.to_pylist():
         known.setdefault(row["table_name"], {})[row["tenant_id"], row["cluster_id"]] = row["through_ms"]
     found = []
     for name in WIDTHS_MS:
-        ends = known.get(rollup_table(kind, name), {})
-        if wanted and wanted <= ends.keys():
-            found.append((name, min(ends[place] for place in wanted)))
+        ends = known.get(rollup_table(kind, name))
+        if ends and starts:
+            found.append((name, min(ends.get(place, start_ms) for place, start_ms in starts.items())))
     return tuple(found)
 
 
-def _places(expected: Any) -> list[dict[str, str]]:
+def _starts(expected: Any) -> dict[tuple[str, str], int]:
+    """Return (tenant, cluster) -> since when something was to report."""
     columns = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id")}
-    rows: list[dict[str, str]] = pa.table(columns).group_by(list(columns)).aggregate([]).to_pylist()
-    return rows
+    table = pa.table({**columns, "start_ms": expected["start_ms"]}).group_by(list(columns))
+    rows = table.aggregate([("start_ms", "min")]).to_pylist()
+    return {(row["tenant_id"], row["cluster_id"]): row["start_ms_min"] for row in rows}
 
 
 def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:

@@ -45,7 +45,7 @@ class Roster:
         keys: Name of each entity and part, as `coverage.keys_of` writes it.
         sources: How many pairs of a key and a collector there are.
         interval_ms: Finest cadence of any, 1000 where there is none.
-        places: Their tenants and clusters, one row each; an Arrow table.
+        places: Their tenants and clusters, and since when (`start_ms`), a few rows each; an Arrow table.
     """
 
     def __init__(self, expected: Any) -> None:
@@ -64,8 +64,9 @@ class Roster:
         )
         self.interval_ms = int(self._cadence_ms.min()) if self._cadence_ms.size else 1000
         names = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")}
-        told = pa.table(names).group_by(list(names)).aggregate([])
-        self.places = told.group_by(["tenant_id", "cluster_id"]).aggregate([])
+        since = pa.table({**names, "start_ms": expected["start_ms"]}).group_by(list(names))
+        told = since.aggregate([("start_ms", "min")]).rename_columns([*names, "start_ms"])
+        self.places = told.select(["tenant_id", "cluster_id", "start_ms"])
         self._collectors = collector_keys(told)
         without = expected["without"].cast(pa.string())
         self._without = without if expected.num_rows and _COMPUTE.max(_COMPUTE.utf8_length(without)).as_py() else None
