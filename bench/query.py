@@ -4,8 +4,9 @@
 months, 30 s of a day and 1 s of an hour, a tenth of the newest rows twice. One client asks each question 50 times, or
 as often as half a minute allows, about another GPU, cluster or metric each time, with `format=columns`. Then
 BENCH_HOSTS hosts (4,000) send live beside it; what is refused then for its cost is told. Processor time is that of api
-and processor, whatever else they do. The lake holds an hour of 30 days ago; the stage that fills it is off, as it would copy the whole year meanwhile. The
-filled folder is kept in `.build/bench-query`, so that a second run begins with the questions.
+and processor, whatever else they do. The lake holds an hour of 30 days ago; the stage that fills it is off, as it would
+copy the whole year meanwhile. The filled folder is kept in `.build/bench-query`, so that a second run begins with the
+questions.
 """
 
 import json
