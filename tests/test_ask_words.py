@@ -54,6 +54,11 @@ def test_every_metric_of_the_words_is_one_of_the_catalogue() -> None:
     assert not [name for name in named if name not in load_catalog() and name not in DERIVED and name != "ecc"]
 
 
+@pytest.mark.parametrize("text", ["how many xid 99.9 events today", "count Xid 1.5 and 79 errors by host today"])
+def test_what_is_no_code_is_asked_about(text: str) -> None:
+    assert plan(text).treatment is Treatment.CLARIFY
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join))
 def test_whatever_words_come_the_sql_passes_the_guard(text: str) -> None:

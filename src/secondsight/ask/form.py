@@ -215,7 +215,7 @@ def _filters(form: Mapping[str, Any], known: Known) -> tuple[Filter, ...] | None
         allowed = _allowed(str(column), known)
         if allowed is not None and set(chosen) - allowed:
             return None
-        if allowed is None and not all(value.isdigit() for value in chosen):
+        if allowed is None and not all(value.isdecimal() for value in chosen):
             raise _bad("codes are numbers")
         if chosen:
             found.append(Filter(str(column), tuple(chosen)))

@@ -118,6 +118,7 @@ class _Reader:
         self._without: dict[str, list[str]] = {}
         self._foreign: list[tuple[str, str]] = []
         self._codes: list[str] = []
+        self._no_codes: list[str] = []
         self._limits: list[Limit] = []
         self._gpu_index = ""
         self._rows: int | None = None
@@ -280,7 +281,7 @@ class _Reader:
         if limit or (unit and not self._is_after_rank(index)):
             self._limits.append(Limit(limit != "below", float(token.word), unit))
         elif self._is_code(index):
-            self._codes.append(token.word)
+            (self._codes if token.word.isdecimal() else self._no_codes).append(token.word)
         elif "rank" in tables or self._is_before_noun(index, matches):
             self._rows = int(float(token.word))
 
@@ -335,7 +336,7 @@ class _Reader:
         return self._text[self._tokens[start].start : self._tokens[end - 1].end]
 
     def _unknown(self, matches: Sequence[Match]) -> tuple[str, ...]:
-        return tuple(
+        words = tuple(
             token.text
             for index, token in enumerate(self._tokens)
             if token.kind == "word"
@@ -345,6 +346,7 @@ class _Reader:
             and not _is_zone_name(token.text)
             and len(token.word) > 1
         )
+        return (*words, *self._no_codes)
 
     def _word(self, index: int) -> str:
         return self._tokens[index].word if 0 <= index < len(self._tokens) else ""
