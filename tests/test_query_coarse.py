@@ -13,7 +13,8 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.model import EntityKind
 from secondsight.query import plan as plan_module
-from secondsight.query.inventory import Inventory, coarse_through_of
+from secondsight.query.inventory import Inventory
+from secondsight.query.made import coarse_through_of
 from secondsight.query.plan import Leg, Situation, Span, plan_series
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from secondsight.access.maintenance import MaintenanceWindow
 from secondsight.access.scope import Scope
 from secondsight.clock import Clock
@@ -24,7 +26,6 @@ from secondsight.query.gaps import (
     compile_rows,
     compile_window_counts,
     compile_windows,
-    count_planned,
     filled_of,
     gaps_of,
     key_of,
@@ -143,7 +144,7 @@ class GapReader:
         Raises:
             Retryable: The store is away or busy.
         """
-        entities = count_planned(self._inventory.expected(kind, filters, scope), span)
+        entities = _count_planned(self._inventory.expected(kind, filters, scope), span)
         if entities * (span.to_ms - span.from_ms) // WINDOW_MS > BESIDE_MAXIMUM:
             return None
         try:
@@ -297,3 +298,9 @@ def _hosts(expected: Any) -> dict[tuple[str, str, str], set[str]]:
 def _add(seen: defaultdict[Key, list[Seen]], more: dict[Key, list[Seen]]) -> None:
     for key, runs in more.items():
         seen[key] += runs
+
+
+def _count_planned(expected: Any, span: Span) -> int:
+    """Return about how many entities were to report in a range, those of one name counted once."""
+    there = (expected["start_ms"].to_numpy() < span.to_ms) & (expected["end_ms"].to_numpy() > span.from_ms)
+    return len(expected["entity"].filter(pa.array(there)).unique())

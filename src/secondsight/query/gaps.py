@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
@@ -116,12 +115,6 @@ def stretches(expected: Any, span: Span, due_ms: int) -> dict[Key, list[Stretch]
             key = "\0".join((tenant, cluster, host, entity, part))
             found[key].append(Stretch(key, from_ms, to_ms, cadence_ms, agent, rack))
     return {key: _finest(sorted(some, key=lambda one: one.from_ms)) for key, some in found.items()}
-
-
-def count_planned(expected: Any, span: Span) -> int:
-    """Return about how many entities were to report in a range, those of one name counted once."""
-    there = (expected["start_ms"].to_numpy() < span.to_ms) & (expected["end_ms"].to_numpy() > span.from_ms)
-    return len(expected["entity"].filter(pa.array(there)).unique())
 
 
 def _finest(some: Sequence[Stretch]) -> list[Stretch]:

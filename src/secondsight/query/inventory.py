@@ -19,12 +19,12 @@ from secondsight.access.scope import Scope
 from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.model import EntityKind
+from secondsight.query.made import coarse_through_of, compile_coarse_through
 from secondsight.query.plan import Rewrite, Span
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
 from secondsight.query.windows import owner_predicates
-from secondsight.store.clusters import WIDTHS_MS
 from secondsight.store.schema import raw_table, rollup_table
 
 PROGRESS_SECONDS = 1.0
@@ -312,41 +312,6 @@ def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
     tail = [f"GROUP BY table_name, intDiv(greatest({starts}, {first}) - {first}, {width})"]
     rows = ScopedTables(scope, parameters).table("rewrites", columns, where, tail=tail)
     return Statement(rows[1:-1], parameters.values())
-
-
-def compile_coarse_through(kind: EntityKind, scope: Scope) -> Statement:
-    """Return the statement for up to when coarse rollups of a kind are made: one row per resolution and cluster."""
-    parameters = Parameters()
-    names = parameters.bind_texts(tuple(rollup_table(kind, name) for name in WIDTHS_MS))
-    through = "toInt64(toUnixTimestamp(through)) * 1000 AS through_ms"
-    columns = ["table_name", "tenant_id", "cluster_id", through]
-    rows = ScopedTables(scope, parameters).table("rollups_through", columns, [f"table_name IN {names}"], final=True)
-    return Statement(rows[1:-1], parameters.values())
-
-
-def coarse_through_of(rows: Any, kind: EntityKind, expected: Any) -> tuple[tuple[str, int], ...]:
-    """Sum up how far coarse rollups of the clusters of some expected entities are made.
-
-    Those of a cluster that has just come are made up to its first row, as there was nothing before it.
-    """
-    starts = _starts(expected)
-    known: dict[str, dict[tuple[str, str], int]] = {}
-    for row in rows.to_pylist():
-        known.setdefault(row["table_name"], {})[row["tenant_id"], row["cluster_id"]] = row["through_ms"]
-    found = []
-    for name in WIDTHS_MS:
-        ends = known.get(rollup_table(kind, name))
-        if ends and starts:
-            found.append((name, min(ends.get(place, start_ms) for place, start_ms in starts.items())))
-    return tuple(found)
-
-
-def _starts(expected: Any) -> dict[tuple[str, str], int]:
-    """Return (tenant, cluster) -> since when something was to report."""
-    columns = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id")}
-    table = pa.table({**columns, "start_ms": expected["start_ms"]}).group_by(list(columns))
-    rows = table.aggregate([("start_ms", "min")]).to_pylist()
-    return {(row["tenant_id"], row["cluster_id"]): row["start_ms_min"] for row in rows}
 
 
 def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:

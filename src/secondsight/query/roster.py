@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from secondsight.catalog.metric import Metric
 from secondsight.query.coverage import GAP_MS, GAP_SLOTS, Coverage, Lack, slots_between
 from secondsight.query.fold import HeldArrays
+from secondsight.query.made import places_of
 from secondsight.query.plan import Span
 from secondsight.query.windows import IDENTITY
 
@@ -45,7 +46,7 @@ class Roster:
         keys: Name of each entity and part, as `coverage.keys_of` writes it.
         sources: How many pairs of a key and a collector there are.
         interval_ms: Finest cadence of any, 1000 where there is none.
-        places: Their tenants and clusters, and since when (`start_ms`), a few rows each; an Arrow table.
+        places: Their tenants and clusters, one row each, and since when (`start_ms`); an Arrow table.
     """
 
     def __init__(self, expected: Any) -> None:
@@ -64,10 +65,8 @@ class Roster:
         )
         self.interval_ms = int(self._cadence_ms.min()) if self._cadence_ms.size else 1000
         names = {name: expected[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")}
-        since = pa.table({**names, "start_ms": expected["start_ms"]}).group_by(list(names))
-        told = since.aggregate([("start_ms", "min")]).rename_columns([*names, "start_ms"])
-        self.places = told.select(["tenant_id", "cluster_id", "start_ms"])
-        self._collectors = collector_keys(told)
+        self.places = places_of(expected)
+        self._collectors = collector_keys(pa.table(names).group_by(list(names)).aggregate([]))
         without = expected["without"].cast(pa.string())
         self._without = without if expected.num_rows and _COMPUTE.max(_COMPUTE.utf8_length(without)).as_py() else None
 

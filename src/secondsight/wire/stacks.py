@@ -4,7 +4,7 @@ Frames of one schema whose rows are the grid and whose columns have the same cod
 reads a matrix for all of them. Whatever is out of the ordinary has no shape: `frame.decode` reads it, or says why not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,19 +76,7 @@ def read_stack(blocks: Sequence[bytes], views: Sequence[HeadView], known: KnownS
     deltas = body[:, HEAD.size : HEAD.size + DELTA_BYTES * (shape.rows if shape.delayed else 1)]
     delta_ms = np.broadcast_to(np.ascontiguousarray(deltas).view("<i4"), (len(views), shape.rows))
     codes = _cell_codes(body, shape)
-    position = body.shape[1] - shape.rows * known.row_bytes
-    groups: list[Values] = []
-    for layout in known.widths:
-        size = shape.rows * layout.columns * layout.dtype.itemsize
-        values = _values(body[:, position : position + size], layout, shape)
-        if codes is not None:
-            values[_lacks(codes[layout.first_column : layout.end_column])] = 0
-        groups += [
-            values[group.first_column - layout.first_column :][: group.columns].view(group.dtype)
-            for group in layout.groups
-        ]
-        position += size
-    return Stack(delta_ms, codes, tuple(groups))
+    return Stack(delta_ms, codes, tuple(_groups(body, codes, known, shape)))
 
 
 def sound(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape) -> Bools:
@@ -110,12 +98,14 @@ def sound(blocks: Sequence[bytes], views: Sequence[HeadView], shape: StackShape)
 
 
 def finite(blocks: Sequence[bytes], views: Sequence[HeadView], known: KnownSchema, shape: StackShape) -> Bools:
-    """Tell which of some `sound` blocks have no float that is no number."""
+    """Tell which of some `sound` blocks have no float that is no number; only widths that have floats are read."""
     good = np.ones(len(views), np.bool_)
-    if any(group.dtype.kind == "f" for layout in known.widths for group in layout.groups) and blocks:
-        groups = read_stack(blocks, views, known, shape).groups
-        for values in groups:
-            good &= np.isfinite(values).all(axis=(0, 2)) if values.dtype.kind == "f" else True
+    if not blocks or not any(map(_has_floats, known.widths)):
+        return good
+    body = _table(blocks)
+    for values in _groups(body, _cell_codes(body, shape), known, shape, floats_alone=True):
+        if values.dtype.kind == "f":
+            good &= np.isfinite(values).all(axis=(0, 2))
     return good
 
 
@@ -139,6 +129,26 @@ def tick_times(buffers: Sequence[bytes], views: Sequence[HeadView]) -> I64:
         steps = b"".join([buffer[view.steps_slice()] for buffer, view in zip(buffers, views, strict=True)])
         times[:, 1:] += np.frombuffer(steps, "<u4").reshape(len(views), -1)
     return times
+
+
+def _groups(
+    body: U8, codes: U8 | None, known: KnownSchema, shape: StackShape, *, floats_alone: bool = False
+) -> Iterator[Values]:
+    """Give the values of each group, shape (columns, frames, rows); of widths that have floats alone, if so wished."""
+    position = body.shape[1] - shape.rows * known.row_bytes
+    for layout in known.widths:
+        size = shape.rows * layout.columns * layout.dtype.itemsize
+        if not floats_alone or _has_floats(layout):
+            values = _values(body[:, position : position + size], layout, shape)
+            if codes is not None:
+                values[_lacks(codes[layout.first_column : layout.end_column])] = 0
+            for group in layout.groups:
+                yield values[group.first_column - layout.first_column :][: group.columns].view(group.dtype)
+        position += size
+
+
+def _has_floats(layout: WidthLayout) -> bool:
+    return any(group.dtype.kind == "f" for group in layout.groups)
 
 
 def _table(blocks: Sequence[bytes]) -> U8:
