@@ -60,7 +60,10 @@ def sent(up, body: bytes) -> bool:
     return b'"rejected":[]' in answer
 
 
-def test_a_metric_is_added_while_everything_runs(tmp_path):
+def test_a_metric_is_added_while_everything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv(
+        "SECONDSIGHT_LAKE_RECHECK_SECONDS", "1"
+    )  # an hour that changed after the first look is copied at once
     site = tmp_path / "site.toml"
     site.write_text(LINE)
     data = tmp_path / "data"
@@ -72,7 +75,8 @@ def test_a_metric_is_added_while_everything_runs(tmp_path):
         site.write_text(LINE + OTHER)
         wait_until(lambda: VALVE in names(up), WITHIN_SECONDS)
         now_s = int(time.time())
-        past, newest = (frames(load_catalog([site]), at_s) for at_s in (now_s // 3600 * 3600 - PAST_S, now_s - TICKS))
+        past_s = now_s // 3600 * 3600 - PAST_S
+        past, newest = (frames(load_catalog([site]), at_s) for at_s in (past_s, now_s - TICKS))
         wait_until(lambda: sent(up, past), WITHIN_SECONDS)  # the gateway follows the file on its own
         assert sent(up, newest)
         store = FlightStore(data / "run" / "store.address")
@@ -82,7 +86,7 @@ def test_a_metric_is_added_while_everything_runs(tmp_path):
         store.close()
         found = up.get("/v1/metrics/query", metric=VALVE, gpu=GPU, resolution="1s", **{"from": (now_s - TICKS) * 1000})
         assert [round(point["value"] * 100) for point in found["series"][0]["points"]] == list(range(TICKS))
-        wait_until(lambda: in_lake(data) == TICKS // 30, WITHIN_SECONDS)
+        wait_until(lambda: in_lake(data, past_s) == TICKS // 30, WITHIN_SECONDS)
         assert VALVE in str(up.get("/v1/sql/views"))
         site.write_text(LINE.replace(*CHANGES["unit"]) + OTHER)
         for part in ("processor", "gateway", "api"):
@@ -102,14 +106,15 @@ def names(up) -> set[str]:
     return {one["name"] for one in up.get("/v1/catalog", limit=5000)["metrics"]}
 
 
-def in_lake(data) -> int:
-    """Return how many windows of the lake have the metric."""
+def in_lake(data, start_s: int) -> int:
+    """Return how many windows of an hour of the lake have the metric."""
     column = f"{VALVE}_max"
     lake = open_lake(CatalogConfig(), data)
     try:
         table = lake.table("gpu_30s")
         if table is None or column not in {field.name for field in table.schema().fields}:
             return 0
-        return table.scan(f"{column} is not null", selected_fields=("entity",)).to_arrow().num_rows
+        times = table.scan(f"{column} is not null", selected_fields=("window_start",)).to_arrow()["window_start"]
+        return sum(start_s <= each.timestamp() < start_s + 3600 for each in times.to_pylist())
     finally:
         lake.close()
