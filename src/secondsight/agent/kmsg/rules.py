@@ -1,7 +1,7 @@
 """Find the rule that knows a line of the kernel log. Rules are data: `rules.toml`, in the order of trial.
 
 A rule names words of which one must be in the line (a cheap test that most lines fail) and a pattern; its named groups
-become attributes of the event.
+become attributes of the event. Groups of several forms of a line are numbered: `device1` and `device2` are `device`.
 """
 
 import re
@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from string import digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def rule_of(text: str) -> tuple[Rule, tuple[tuple[str, str], ...]] | None:
             if word in text:
                 found = rule.pattern.search(text)
                 if found is not None:
-                    fields = ((name, value) for name, value in found.groupdict().items() if value)
+                    fields = ((name.rstrip(digits), value) for name, value in found.groupdict().items() if value)
                     return rule, tuple(fields)
                 break
     return None
