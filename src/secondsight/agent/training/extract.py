@@ -52,6 +52,8 @@ def extract(patterns: Patterns, line: Line, memory: dict[str, str]) -> Said | No
 def _apply(rule: Rule, found: re.Match[str], line: Line, memory: dict[str, str], patterns: Patterns) -> Said:
     groups = {name: value for name, value in found.groupdict().items() if value is not None}
     memory |= {name: groups[name] for name in rule.remember if name in groups}
+    for name in rule.forget:
+        memory.pop(name, None)
     recalled = {name: memory[name] for name in rule.recall if name in memory}
     known = {**line.who, **recalled, **groups}
     said = Said(rule.name)

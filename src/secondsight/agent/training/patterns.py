@@ -18,7 +18,7 @@ from secondsight.errors import Rejected
 
 MODES = ("each", "total")
 REGEX_CHARACTERS_MAXIMUM = 600
-_RULE_KEYS = {"name", "contains", "regex", "pairs", "keys", "derive", "event", "remember", "recall"}
+_RULE_KEYS = {"name", "contains", "regex", "pairs", "keys", "derive", "event", "remember", "recall", "forget"}
 _TARGET_KEYS = {"to", "as", "label", "label_from", "mode", "scale", "absent", "skip_when"}
 _EVENT_KEYS = {"metric", "code", "kind", "attributes", "tables", "facts", "once"}
 
@@ -91,6 +91,7 @@ class Rule:
     event: Happening | None = None
     remember: tuple[str, ...] = ()
     recall: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
 
     def targets(self, key: str) -> tuple[Target, ...]:
         """Return where the value of a printed key goes; a key with `*` at its end stands for all that begin so."""
@@ -165,6 +166,7 @@ def _rule(where: str, said: Any, catalog: Catalog) -> Rule:
             event=None if event is None else _event(where, event, catalog),
             remember=_texts(said.get("remember", [])),
             recall=_texts(said.get("recall", [])),
+            forget=_texts(said.get("forget", [])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _wrong(where, f"{error!r}") from error
