@@ -3,7 +3,7 @@
 import threading
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from itertools import accumulate
 
 Labels = tuple[tuple[str, str], ...]
@@ -23,6 +23,12 @@ class SelfMetrics:
         """Add `amount` >= 0 to the counter `name` (ends in `_total`) with these labels."""
         with self._lock:
             self._counters[name][_key(labels)] += amount
+
+    def add(self, counts: Iterable[tuple[str, Labels, float]]) -> None:
+        """Add to counters, each as (name, labels sorted by name, amount)."""
+        with self._lock:
+            for name, labels, amount in counts:
+                self._counters[name][labels] += amount
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
         """Set the gauge `name` with these labels."""

@@ -43,11 +43,7 @@ class Identity:
 
         Who may write as an agent may write as each of its sources, which it names `AGENT/SOURCE`.
         """
-        if self.role is not Role.COLLECTOR or not collector_id:
-            return False
-        matches = _matcher(self.collector_pattern).fullmatch
-        agent_id = collector_id.partition("/")[0]
-        return matches(collector_id) is not None or (agent_id != "" and matches(agent_id) is not None)
+        return self.role is Role.COLLECTOR and _is_of(self.collector_pattern, collector_id)
 
     def allows_host(self, collector_id: str, host_id: str) -> bool:
         """Tell whether this identity may write of a host as `collector_id`, which it may write as.
@@ -57,6 +53,16 @@ class Identity:
         if host_id in (collector_id.partition("/")[0], self.host_id or None):
             return True
         return _matcher(self.collector_pattern).fullmatch(host_id) is not None
+
+
+@lru_cache(maxsize=1 << 15)
+def _is_of(pattern: str, collector_id: str) -> bool:
+    """Tell whether a pattern has a collector, or its agent; the same ones are asked about with every request."""
+    matches = _matcher(pattern).fullmatch
+    agent_id = collector_id.partition("/")[0]
+    return collector_id != "" and (
+        matches(collector_id) is not None or (agent_id != "" and matches(agent_id) is not None)
+    )
 
 
 @lru_cache(maxsize=10_000)

@@ -168,7 +168,10 @@ class Authenticator:
         Raises:
             Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
         """
-        digest = digest_of(secret)
+        return self.authenticate_digest(digest_of(secret))
+
+    def authenticate_digest(self, digest: bytes) -> Identity:
+        """Return who holds the secret of this digest; see `authenticate`."""
         identity = self._remembered(digest)
         if identity is None:
             identity = _read_identity(self._metadata, digest)
@@ -181,7 +184,11 @@ class Authenticator:
         Raises:
             Rejected(token_missing, token_invalid, token_expired): The text never holds the secret.
         """
-        identity = self._remembered(digest_of(secret))
+        return self.remembered_digest(digest_of(secret))
+
+    def remembered_digest(self, digest: bytes) -> Identity | None:
+        """Return who holds the secret of this digest; see `remembered`."""
+        identity = self._remembered(digest)
         return None if identity is None else unexpired(identity, self._clock.now_ms())
 
     def forget_all(self) -> None:

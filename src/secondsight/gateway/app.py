@@ -258,17 +258,17 @@ class Gateway:
 
     def _note_refusal(self, request: Request, route: str, code: str) -> None:
         try:
-            identity = self._authenticator.remembered(request.bearer())
+            identity = self._authenticator.remembered_digest(request.digest())
         except Rejected:
             identity = None
         subject, tenant_id = (identity.subject, identity.tenant_id) if identity else (f"address:{request.address}", "")
         self._refusals.note(subject, tenant_id, code, route)
 
     async def _collector(self, request: Request) -> Identity:
-        secret = request.bearer()
-        identity = self._authenticator.remembered(secret)
+        digest = request.digest()
+        identity = self._authenticator.remembered_digest(digest)
         if identity is None:
-            identity = await asyncio.to_thread(self._authenticator.authenticate, secret)
+            identity = await asyncio.to_thread(self._authenticator.authenticate_digest, digest)
         if self._policies.is_stale:
             await self._policy_reads.refresh()
         if identity.role is not Role.COLLECTOR:

@@ -37,10 +37,12 @@ class Caller:
     Attributes:
         names: In its certificate; None where it showed none.
         tenant_id: Of the token that it last showed; "" before the first.
+        shown: How it last showed a token, as the header says it, and `digest_of` that token.
     """
 
     names: tuple[str, ...] | None = None
     tenant_id: str = ""
+    shown: tuple[bytes, bytes] = (b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +225,13 @@ class Connection(HttpToolsProtocol):
         cycle: RequestResponseCycle | _Post | None = self.cycle
         return cycle is None or cycle.response_complete
 
-    def close_if_slow(self, head_timeout_seconds: float) -> None:
+    def close_if_slow(self, now: float, head_timeout_seconds: float) -> None:
         """Close the connection when it has waited longer for a head, or too long for another post."""
-        now, bounds = self.loop.time(), (head_timeout_seconds, self.timeout_keep_alive)
-        for since, bound in zip((self._head_since_seconds, self._idle_since_seconds), bounds, strict=True):
-            if since is not None and now - since > bound:
-                self.transport.close()
+        head_since, idle_since = self._head_since_seconds, self._idle_since_seconds
+        if head_since is not None and now - head_since > head_timeout_seconds:
+            self.transport.close()
+        if idle_since is not None and now - idle_since > self.timeout_keep_alive:
+            self.transport.close()
         if self._waiting is not None and now - self._waiting.since_seconds > WAIT_SECONDS:
             self._wait_no_more()
 
@@ -268,7 +271,7 @@ def bounded(maximum: int) -> type[Connection]:
 
 def by_tenant(connections: Iterable[Connection]) -> Counter[str]:
     """Return how many connections each tenant has; those that showed no token yet are of ""."""
-    return Counter(connection.caller.tenant_id for connection in connections)
+    return Counter([connection.caller.tenant_id for connection in connections])
 
 
 def surplus(connections: Iterable[Connection], counts: Counter[str], maximum: int) -> Iterator[Connection]:

@@ -9,7 +9,7 @@ from secondsight.errors import Retryable
 from secondsight.gateway.config import GatewayConfig
 from secondsight.gateway.pressure import Gauges, Limits, Overloaded, Pressure
 from secondsight.gateway.quotas import Allowance, Quotas
-from secondsight.gateway.shares import Entry, Flow
+from secondsight.gateway.shares import Entry, entry_of
 from secondsight.gateway.turns import Turns
 
 READ_THREADS = 4
@@ -40,14 +40,16 @@ class Door:
             Overloaded: The sender shall come back later.
             Retryable: The log cannot be measured.
         """
-        entry = Entry(Flow(identity.tenant_id, (identity.region, identity.cluster_id)), urgent)
+        entry = entry_of(identity.tenant_id, identity.region, identity.cluster_id, urgent)
         await self.require(entry)
         return entry
 
     async def require(self, entry: Entry) -> None:
         """Return if a request is let in by an entry; see `open`."""
         self.quotas.require(entry)
-        await self.pressure.require_room(entry)
+        if self.pressure.is_stale:
+            await self.pressure.measure()
+        self.pressure.require_room(entry)
 
     def spread(self, error: Retryable) -> Retryable:
         """Return an error that tells its sender another time to come back than others are told."""

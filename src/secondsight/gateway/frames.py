@@ -79,11 +79,12 @@ def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
             host_not_allowed): Nothing of the body may be stored.
     """
     heads = tuple(split(body))
-    for collector_id, host_id in dict.fromkeys((head.collector_id, head.host_id) for head in heads):
-        if not identity.allows_collector(collector_id):
-            message = f"the token {identity.name!r} may not write as collector {collector_id!r}"
-            raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
-        require_host(identity, collector_id, host_id)
+    asked: tuple[str, str] | None = None
+    for head in heads:
+        who = (head.collector_id, head.host_id)
+        if who != asked:
+            _require_sender(identity, *who)
+            asked = who
     for index, head in enumerate(heads):
         _check_frame(body, index, head)
     return post_of(identity, body, heads, ingest_time_ms)
@@ -173,6 +174,13 @@ def unknown_definitions(hashes: Sequence[bytes], post: Post) -> Rejected:
         f"{len(named)} definitions of {', '.join(senders[:5])} are not known",
         "send these frames again with their definitions inside",
     )
+
+
+def _require_sender(identity: Identity, collector_id: str, host_id: str) -> None:
+    if not identity.allows_collector(collector_id):
+        message = f"the token {identity.name!r} may not write as collector {collector_id!r}"
+        raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
+    require_host(identity, collector_id, host_id)
 
 
 def _check_frame(body: bytes, index: int, head: HeadView) -> None:

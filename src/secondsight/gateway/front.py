@@ -8,7 +8,7 @@ from secondsight.gateway.door import Door
 from secondsight.gateway.frames import Verdict
 from secondsight.gateway.request import Body, Request
 from secondsight.gateway.shares import Entry
-from secondsight.selfmetrics import SelfMetrics
+from secondsight.selfmetrics import Labels, SelfMetrics
 
 EXPANSION = 2
 """So many times the bound of a body it may have when it is unpacked."""
@@ -52,15 +52,12 @@ class Front:
 
     def count(self, verdict: Verdict, body_bytes: int) -> None:
         """Count the frames of a request, and its bytes as they came."""
-        count = self.metrics.count
-        count("gateway_body_bytes_total", body_bytes)
+        counts: list[tuple[str, Labels, float]] = [("gateway_body_bytes_total", (), body_bytes)]
         for outcome, rows in verdict.rows.items():
-            count("ingest_records_total", rows, outcome=outcome)
+            counts.append(("ingest_records_total", (("outcome", outcome),), rows))
         for code, rows in verdict.dropped_rows.items():
-            count("ingest_dropped_records_total", rows, reason=DROP_REASONS.get(code, "poison"))
-        frames = {"accepted": len(verdict.accepted), "duplicate": verdict.duplicate, "refused": verdict.refused}
-        for outcome, number in frames.items():
-            if number:
-                count("gateway_frames_total", number, outcome=outcome)
-        for _, refusal in verdict.rejected:
-            count("gateway_refused_items_total", code=refusal.code)
+            counts.append(("ingest_dropped_records_total", (("reason", DROP_REASONS.get(code, "poison")),), rows))
+        frames = (("accepted", len(verdict.accepted)), ("duplicate", verdict.duplicate), ("refused", verdict.refused))
+        counts += [("gateway_frames_total", (("outcome", outcome),), number) for outcome, number in frames if number]
+        counts += [("gateway_refused_items_total", (("code", refusal.code),), 1) for _, refusal in verdict.rejected]
+        self.metrics.add(counts)

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from secondsight.gateway.shares import NOBODY, Entry, Flow
 
 PAUSE_SECONDS = 0.008
-LONG_PAUSE_SECONDS, MANY = 0.02, 12
+LONG_PAUSE_SECONDS, MANY = 0.04, 12
 """The pause after a call that had so many submissions or more: a call costs about the same whatever it takes."""
 
 Item = TypeVar("Item")

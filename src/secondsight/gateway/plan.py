@@ -169,11 +169,13 @@ class Plans:
     def learnt(self, identity: Identity, heads: Iterable[HeadView]) -> list[Wish]:
         """Return a wish for each collector and kind that no plan is known of, or whose learnt cadence was left."""
         found: dict[Key, Wish] = {}
-        for head in sorted((head for head in heads if head.ticks and head.interval_ms >= 1), key=_first_ms):
+        ticking = [head for head in heads if head.ticks and head.interval_ms >= 1]
+        if len(ticking) > 1:
+            ticking.sort(key=_first_ms)
+        for head in ticking:
             known = self._in_force.get((identity.tenant_id, identity.cluster_id, head.collector_id, head.kind))
             if known is not None and known.interval.interval_ms == head.interval_ms:
-                if head.newest_ms > known.last_tick_ms:
-                    known.last_tick_ms = head.newest_ms
+                known.last_tick_ms = max(known.last_tick_ms, head.newest_ms)
                 continue
             interval = _learnt_interval(identity, head, known)
             if interval is not None:

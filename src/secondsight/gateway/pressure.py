@@ -94,18 +94,29 @@ class Pressure:
         self.waits: Counter[tuple[str, str]] = Counter()
         self.waited: dict[tuple[str, str], float] = {}
 
-    async def require_room(self, entry: Entry = NOBODY) -> None:
-        """Return if the log has room for what a request brings.
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether the log is to be measured again."""
+        return self._checked_seconds is None or self._clock.monotonic_seconds() - self._checked_seconds >= CHECK_SECONDS
+
+    async def measure(self) -> None:
+        """Measure the log, unless somebody does.
 
         Raises:
-            Overloaded: It has not.
             Retryable: It cannot be measured.
         """
-        if self._is_stale() and not self._checking.locked():
+        if not self._checking.locked():
             async with self._checking:
                 backlog_bytes, self._disk_bytes = await asyncio.to_thread(self._measure)
                 self.behind.measured(backlog_bytes)
                 self._checked_seconds = self._clock.monotonic_seconds()
+
+    def require_room(self, entry: Entry = NOBODY) -> None:
+        """Return if the log had room, when it was measured, for what a request brings.
+
+        Raises:
+            Overloaded: It had not.
+        """
         self._require_disk(entry)
         if self.behind.must_wait(entry, self._limits.backlog_bytes):
             raise self._overloaded(entry, f"{self.behind.backlog_bytes >> 20} MiB wait to be processed", "backlog")
@@ -161,6 +172,3 @@ class Pressure:
 
     def _measure(self) -> tuple[int, tuple[int, int] | None]:
         return self._gauges.backlog_bytes(), self._gauges.disk_bytes()
-
-    def _is_stale(self) -> bool:
-        return self._checked_seconds is None or self._clock.monotonic_seconds() - self._checked_seconds >= CHECK_SECONDS

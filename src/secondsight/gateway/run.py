@@ -233,8 +233,9 @@ class Server(uvicorn.Server):
         connections = [one for one in self.server_state.connections if isinstance(one, Connection)]
         counts = by_tenant(connections)
         self._observe(counts)
+        now = connections[0].loop.time() if connections else 0.0
         for connection in connections:
-            connection.close_if_slow(self._head_timeout_seconds)
+            connection.close_if_slow(now, self._head_timeout_seconds)
         maximum = connections[0].maximum if connections else 0
         for connection in surplus(connections, counts, maximum):
             connection.transport.close()

@@ -6,6 +6,7 @@ something. Whoever is within their share is never kept out for what others hold;
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 URGENT_PART = 4
@@ -31,6 +32,12 @@ class Entry(NamedTuple):
 
     flow: Flow
     urgent: bool = False
+
+
+@lru_cache(maxsize=4096)
+def entry_of(tenant_id: str, region: str, cluster_id: str, urgent: bool) -> Entry:
+    """Return the entry of a place; requests share a few of them."""
+    return Entry(Flow(tenant_id, (region, cluster_id)), urgent)
 
 
 NOBODY = Entry(Flow("", ("", "")))
@@ -113,23 +120,24 @@ class Holdings:
 
     Args:
         weight_of: See `Shares`.
+
+    Attributes:
+        total: What all hold together.
     """
 
     def __init__(self, weight_of: Callable[[str], int]) -> None:
         self._common = Shares(weight_of)
         self._urgent = Shares(weight_of)
-
-    @property
-    def total(self) -> int:
-        """Return what all hold together."""
-        return self._common.total + self._urgent.total
+        self.total = 0
 
     def take(self, entry: Entry, amount: int) -> None:
         """Count what an entry holds more."""
+        self.total += amount
         (self._urgent if entry.urgent else self._common).take(entry.flow, amount)
 
     def give_back(self, entry: Entry, amount: int) -> None:
         """Count what it holds less."""
+        self.total -= amount
         (self._urgent if entry.urgent else self._common).give_back(entry.flow, amount)
 
     def must_wait(self, entry: Entry, limit: int, unknown: int = 0) -> bool:

@@ -153,7 +153,9 @@ def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) ->
     magic, version, flags, header_bytes, body_bytes, raw_bytes, _, crc = prefix
     if magic != MAGIC:
         raise Rejected("bad_frame", f"no frame starts at byte {start}")
-    _require_version(version)
+    if version not in SUPPORTED_VERSIONS:
+        hint = "upgrade the gateway first" if version > CURRENT_VERSION else "upgrade the agent"
+        raise Rejected("unsupported_version", f"frame version {version}, known are {SUPPORTED_VERSIONS}", hint)
     if header_bytes + body_bytes > bounds.max_frame_bytes or raw_bytes > bounds.max_raw_bytes:
         raise Rejected("frame_too_large", f"{header_bytes + body_bytes} bytes, {raw_bytes} unpacked")
     if len(buffer) - start < header_bytes + body_bytes:
@@ -164,12 +166,6 @@ def read_view(buffer: bytes, start: int = 0, bounds: Limits = DEFAULT_LIMITS) ->
     if crc != google_crc32c.value(b"%b\0\0\0\0%b" % (raw[:_CRC_POSITION], raw[PREFIX.size :])):
         raise Rejected("bad_checksum", "the header's checksum is wrong")
     return _unpack_view(raw, prefix, start, bounds)
-
-
-def _require_version(version: int) -> None:
-    if version not in SUPPORTED_VERSIONS:
-        hint = "upgrade the gateway first" if version > CURRENT_VERSION else "upgrade the agent"
-        raise Rejected("unsupported_version", f"frame version {version}, known are {SUPPORTED_VERSIONS}", hint)
 
 
 def _flags(head: FrameHead) -> int:
@@ -202,45 +198,62 @@ def _pack_fields(header: Header, times: list[int]) -> bytes:
 
 
 def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits) -> HeadView:
-    fields = FIELDS.unpack_from(raw, PREFIX.size)
-    kind, flags = _KINDS.get(fields[0]), prefix[2]
-    ticks, rows, first_ms = fields[1], fields[11], fields[14]
+    _, version, flags, header_bytes, body_bytes, raw_bytes, body_crc, _ = prefix
+    (
+        code,
+        ticks,
+        interval_ms,
+        offset_ms,
+        uncertainty_ms,
+        spool_id,
+        first_sequence,
+        last_sequence,
+        boot,
+        schema_hash,
+        entities_hash,
+        rows,
+        values,
+        quality_cells,
+        first_ms,
+    ) = FIELDS.unpack_from(raw, PREFIX.size)
+    kind = _KINDS.get(code)
     if kind is None:
-        raise Rejected("bad_frame", f"unknown entity kind {fields[0]}")
+        raise Rejected("bad_frame", f"unknown entity kind {code}")
     if ticks > limits.max_ticks or rows > limits.max_rows:
         raise Rejected("frame_too_large", f"{ticks} ticks, {rows} rows")
-    texts_start = STEPS_START + STEP_BYTES * max(0, ticks - 1)
+    texts_start = STEPS_START + (STEP_BYTES * (ticks - 1) if ticks else 0)
     last_ms = first_ms + _last_step(raw[STEPS_START:texts_start], ticks)
-    _require_bounds(first_ms, last_ms, fields[6], fields[7])
-    collector_id, host_id, source = _unpack_texts(raw[texts_start:])
-    return HeadView(
-        kind,
-        collector_id,
-        host_id,
-        source,
-        fields[5],  # spool_id
-        fields[6],  # first_sequence
-        fields[7],  # last_sequence
-        fields[8],  # boot
-        ticks,
-        first_ms if ticks else 0,
-        last_ms if ticks else 0,
-        fields[2],  # interval_ms
-        fields[3] if flags & _FLAG_OFFSET else None,
-        fields[4],  # clock_uncertainty_ms
-        bool(flags & _FLAG_LIVE),
-        rows,
-        fields[12],  # values
-        fields[13],  # quality_cells
-        fields[9],  # schema_hash
-        fields[10],  # entities_hash
-        prefix[1],  # version
-        bool(flags & _FLAG_INLINE),
-        start,
-        prefix[3],  # header_bytes
-        prefix[4],  # body_bytes
-        prefix[5],  # raw_bytes
-        prefix[6],  # body_crc
+    _require_bounds(first_ms, last_ms, first_sequence, last_sequence)
+    # as HeadView(...) makes it, without a call of its own
+    return tuple.__new__(
+        HeadView,
+        (
+            kind,
+            *_unpack_texts(raw[texts_start:]),
+            spool_id,
+            first_sequence,
+            last_sequence,
+            boot,
+            ticks,
+            first_ms if ticks else 0,
+            last_ms if ticks else 0,
+            interval_ms,
+            offset_ms if flags & _FLAG_OFFSET else None,
+            uncertainty_ms,
+            flags & _FLAG_LIVE != 0,
+            rows,
+            values,
+            quality_cells,
+            schema_hash,
+            entities_hash,
+            version,
+            flags & _FLAG_INLINE != 0,
+            start,
+            header_bytes,
+            body_bytes,
+            raw_bytes,
+            body_crc,
+        ),
     )
 
 
