@@ -29,6 +29,7 @@ from secondsight.errors import Rejected, Retryable
 
 CASES_FOLDER = Path(__file__).parent / "cases" / "jobs"
 CASES: dict[str, Any] = json.loads((CASES_FOLDER / "gres.json").read_text())
+FORMS: list[dict[str, Any]] = json.loads((CASES_FOLDER / "slurm_forms.json").read_text())
 CAPTURES = Path(__file__).parents[2] / "shared/corpus/captures/sched"
 captured = pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures to read: {CAPTURES} is not there")
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -59,6 +60,24 @@ def test_hosts(text: str) -> None:
 def test_states(text: str) -> None:
     state, by = state_of(text)
     assert [state.name, by] == CASES["states"][text]
+
+
+@pytest.mark.parametrize("case", FORMS, ids=lambda case: case["name"])
+def test_a_form_of_an_output(case: dict[str, Any]) -> None:
+    readers = {
+        "sacct": lambda text: sacct_jobs(text, UTC).jobs,
+        "scontrol": lambda text: scontrol_jobs(text, UTC),
+        "squeue": lambda text: squeue_jobs(text).jobs,
+    }
+    jobs = readers[case["tool"]](case["text"])
+    found = [
+        {name: _plain(getattr(job, name)) for name in wanted} for job, wanted in zip(jobs, case["jobs"], strict=True)
+    ]
+    assert found == case["jobs"]
+
+
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, JobState) else json.loads(json.dumps(value))
 
 
 @given(st.text(alphabet="gpu:mi,()[]IDX0123-=/ \t", max_size=60))

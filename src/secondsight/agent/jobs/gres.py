@@ -18,6 +18,7 @@ _SPLIT = re.compile(r",(?![^(\[]*[)\]])").split
 _INDEXES = re.compile(r"\(IDX:([^)]*)\)").search
 _COUNT = re.compile(r"(\d{1,9})([KMGT]?)").fullmatch
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?").fullmatch
+_PROFILE = re.compile(r"\dg\.\d+gb").search
 _HOST = re.compile(r"([^\[\]]*)\[([^\[\]]*)\](.*)").fullmatch
 
 
@@ -63,6 +64,17 @@ def tres_count(text: str, name: str = "gpu") -> int | None:
         elif key.startswith(f"gres/{name}:"):
             typed = (typed or 0) + int(value)
     return typed if total is None else total
+
+
+def held_gpus(tres: str) -> int | None:
+    """Return the GPUs of the TRES that a job holds, None where Slurm does not tell: whatever runs holds something."""
+    return None if tres.strip() in _EMPTY else tres_count(tres) or 0
+
+
+def node_indexes(gres: str) -> tuple[int, ...]:
+    """Return which of a node's GPUs a text of generic resources names; the numbers of MIG slices name none."""
+    found = (each for each in gres_of(gres) if each.name == "gpu" and not _PROFILE(each.type))
+    return tuple(index for each in found for index in each.indexes or ())
 
 
 def indexes_of(text: str) -> tuple[int, ...]:

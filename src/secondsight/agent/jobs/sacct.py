@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 
-from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, hosts_of, tres_count
-from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, exit_of, state_of, time_ms
+from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, gres_count, held_gpus, hosts_of
+from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, duration_seconds, exit_of, state_of, time_ms
 from secondsight.mapping.cells import plain_text
 from secondsight.wire.content import Event, Info
 
@@ -128,9 +128,9 @@ def _fields(line: str, header: Sequence[str]) -> dict[str, str] | None:
 def _job(fields: Mapping[str, str], zone: tzinfo) -> SlurmJob:
     state, by = state_of(fields["State"])
     code, signal = exit_of(fields.get("ExitCode", ""))
-    tres = fields.get("AllocTRES", "")
     elapsed = fields.get("ElapsedRaw", "")
-    elapsed_seconds = int(elapsed) if elapsed.isdecimal() and len(elapsed) <= DIGITS_MAXIMUM else None
+    is_raw = elapsed.isdecimal() and len(elapsed) <= DIGITS_MAXIMUM
+    elapsed_seconds = int(elapsed) if is_raw else duration_seconds(fields.get("Elapsed", ""))
     start_ms = time_ms(fields.get("Start", ""), zone)
     shown, raw, user = fields.get("JobID", ""), fields.get("JobIDRaw", ""), fields.get("UID", "")
     has_run = bool(elapsed_seconds) or (start_ms is not None and state is not JobState.PENDING)
@@ -144,7 +144,7 @@ def _job(fields: Mapping[str, str], zone: tzinfo) -> SlurmJob:
         state=state,
         word=fields["State"].partition(" ")[0].lower(),
         nodes=hosts_of(fields.get("NodeList", "")),
-        gpus=(tres_count(tres) or 0) if has_run else None,
+        gpus=_gpus(fields) if has_run else None,
         eligible_ms=time_ms(fields.get("Eligible", ""), zone),
         start_ms=start_ms,
         end_ms=_end_ms(fields.get("End", ""), zone, start_ms, elapsed_seconds),
@@ -153,6 +153,12 @@ def _job(fields: Mapping[str, str], zone: tzinfo) -> SlurmJob:
         signal=signal,
         cancelled_by=by,
     )
+
+
+def _gpus(fields: Mapping[str, str]) -> int | None:
+    """Return the GPUs that a job had; versions before 20.11 tell them as generic resources."""
+    tres, gres = fields.get("AllocTRES", ""), fields.get("AllocGRES", "")
+    return held_gpus(tres) if tres or not gres else gres_count(gres)
 
 
 def _end_ms(text: str, zone: tzinfo, start_ms: int | None, elapsed_seconds: int | None) -> int | None:

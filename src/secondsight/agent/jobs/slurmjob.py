@@ -29,6 +29,7 @@ class JobState(IntEnum):
 STATES: Mapping[str, JobState] = {
     "PENDING": JobState.PENDING,
     "CONFIGURING": JobState.PENDING,
+    "EXPEDITING": JobState.PENDING,
     "REQUEUED": JobState.PENDING,
     "REQUEUE_FED": JobState.PENDING,
     "REQUEUE_HOLD": JobState.PENDING,
@@ -86,6 +87,7 @@ SHORT_STATES: Mapping[str, str] = {
 
 _EPOCH_SECONDS = re.compile(r"[0-9]{1,12}").fullmatch
 _EXIT = re.compile(r"([0-9]{1,9})(?::([0-9]{1,9})?.*)?").fullmatch
+_DURATION = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?").fullmatch
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").fullmatch
 
 
@@ -162,6 +164,15 @@ def time_ms(text: str, zone: tzinfo) -> int | None:
         return round(datetime.fromisoformat(plain).replace(tzinfo=zone).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
+
+
+def duration_seconds(text: str) -> int | None:
+    """Return the seconds of `2-03:04:05`, `20:27:30` or `27:30`."""
+    found = _DURATION(text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def number_of(value: Any) -> int | None:

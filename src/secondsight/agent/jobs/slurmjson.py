@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from secondsight.agent.jobs.gres import gres_of, hosts_of, tres_count
+from secondsight.agent.jobs.gres import held_gpus, hosts_of, node_indexes
 from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, number_of, state_of
 from secondsight.errors import Rejected
 
@@ -42,7 +42,7 @@ def _job(item: Mapping[str, Any]) -> SlurmJob:
         partition=_text(item.get("partition")),
         state=state,
         nodes=nodes,
-        gpus=(tres_count(tres) or 0) if started and tres else None,
+        gpus=held_gpus(tres) if started else None,
         node_gpus=_node_gpus(nodes, item.get("gres_detail")),
         eligible_ms=_ms(item.get("eligible_time")),
         start_ms=_ms(item.get("start_time")) if started else None,
@@ -76,8 +76,7 @@ def _node_gpus(nodes: Sequence[str], detail: Any) -> dict[str, tuple[int, ...]]:
     texts = detail if isinstance(detail, list) else []
     found = {}
     for host, text in zip(nodes, texts, strict=False):
-        gres = gres_of(_text(text))
-        indexes = tuple(index for each in gres if each.name == "gpu" for index in each.indexes or ())
+        indexes = node_indexes(_text(text))
         if indexes:
             found[host] = indexes
     return found

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Any
 
-from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, gres_of, hosts_of, tres_count
-from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, exit_of, state_of, time_ms
+from secondsight.agent.jobs.gres import DIGITS_MAXIMUM, gres_of, held_gpus, hosts_of, node_indexes
+from secondsight.agent.jobs.slurmjob import JobState, SlurmJob, duration_seconds, exit_of, state_of, time_ms
 from secondsight.agent.jobs.slurmjson import jobs_of_json
 from secondsight.errors import Rejected
 
@@ -22,6 +22,9 @@ TO_END_OF_LINE = frozenset(
     {"Command", "Comment", "AdminComment", "SystemComment", "WorkDir", "StdErr", "StdIn", "StdOut"}
 )
 """Keys of scontrol whose value runs to the end of its line; they are personal, and left out."""
+
+OF_NODES = frozenset({"Nodes", "CPU_IDs", "Mem", "GRES", "GRES_IDX"})
+"""Keys of what a job has of some nodes; of each kind of node there are such."""
 
 AFTER_NAME = " UserId="
 """What stands behind a name, which may hold anything, where scontrol prints a job on one line."""
@@ -111,11 +114,12 @@ def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
     fields: dict[str, str] = {}
     node_lines: list[dict[str, str]] = []
     for line in block.splitlines():
-        pairs = dict(_pairs(line.strip()))
-        if "Nodes" in pairs and ("CPU_IDs" in pairs or "GRES" in pairs or "GRES_IDX" in pairs):
-            node_lines.append(pairs)
-        else:
-            fields |= pairs
+        of_nodes = fields
+        for key, value in _pairs(line.strip()):
+            if key == "Nodes":
+                of_nodes = {}
+                node_lines.append(of_nodes)
+            (of_nodes if key in OF_NODES else fields)[key] = value
     state, by = state_of(fields.get("JobState", ""))
     code, signal = exit_of(fields.get("ExitCode", ""))
     has_gpus = state is not JobState.PENDING
@@ -131,12 +135,12 @@ def _scontrol_job(block: str, zone: tzinfo) -> SlurmJob:
         partition=_known(fields.get("Partition", "")),
         state=state,
         nodes=hosts_of(fields.get("NodeList", "")),
-        gpus=(tres_count(tres) or 0) if has_gpus and tres else None,
+        gpus=held_gpus(tres) if has_gpus else None,
         node_gpus=_node_gpus(node_lines),
         eligible_ms=time_ms(fields.get("EligibleTime", ""), zone),
         start_ms=time_ms(fields.get("StartTime", ""), zone) if has_gpus else None,
         end_ms=None if state <= JobState.RUNNING else time_ms(fields.get("EndTime", ""), zone),
-        elapsed_seconds=_duration_seconds(fields.get("RunTime", "")),
+        elapsed_seconds=duration_seconds(fields.get("RunTime", "")),
         exit_code=code,
         signal=signal,
         cancelled_by=by,
@@ -170,8 +174,7 @@ def _by_type(text: str | None) -> dict[str, int]:
 def _node_gpus(lines: Sequence[Mapping[str, str]]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for line in lines:
-        gres = gres_of(line.get("GRES", "") or line.get("GRES_IDX", ""))
-        indexes = tuple(index for each in gres if each.name == "gpu" for index in each.indexes or ())
+        indexes = node_indexes(line.get("GRES", "") or line.get("GRES_IDX", ""))
         for host in hosts_of(line["Nodes"]):
             found[host] = tuple(dict.fromkeys((*found.get(host, ()), *indexes)))
     return {host: indexes for host, indexes in found.items() if indexes}
@@ -206,17 +209,8 @@ def _queued(job_id: str, state_text: str, tres: str, named: Mapping[str, Any]) -
         account=_known(str(named.get("Account", ""))),
         partition=_known(str(named.get("Partition", ""))),
         state=state,
-        gpus=(tres_count(tres) or 0) if tres and state is JobState.RUNNING else None,
+        gpus=held_gpus(tres) if state is JobState.RUNNING else None,
     )
-
-
-def _duration_seconds(text: str) -> int | None:
-    """Return the seconds of `2-03:04:05`, `20:27:30` or `27:30`."""
-    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})", text.strip())
-    if not found:
-        return None
-    days, hours, minutes, seconds = (int(each or 0) for each in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _known(text: str) -> str:
