@@ -4,23 +4,24 @@ What comes back says how the question was read, so that nobody has to guess what
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from secondsight.ask.analyses import compile_question
 from secondsight.ask.compile import Statement
 from secondsight.ask.diagnose import with_evidence
 from secondsight.ask.followup import TURNS_MAXIMUM, with_context
-from secondsight.ask.format import measure_words
+from secondsight.ask.format import local_time, measure_words
 from secondsight.ask.ground import grounded
 from secondsight.ask.help import catalogue_table
 from secondsight.ask.known import Known
 from secondsight.ask.plan import Planner
-from secondsight.ask.question import Kind, Question, Stat, Treatment
+from secondsight.ask.question import Bucket, Kind, Question, Stat, Treatment
 from secondsight.ask.reading import Reading, read
 from secondsight.ask.rules import refuse
 from secondsight.ask.run import Ran, Runner, run_statements
 from secondsight.ask.tables import Table
-from secondsight.ask.tell import caveats_of, sentences_of
+from secondsight.ask.tell import TIMES, caveats_of, is_empty, sentences_of
 from secondsight.errors import Rejected
 
 COST_CODES = frozenset(
@@ -122,8 +123,9 @@ def _answered(question: Question, planner: Planner, runner: Runner, now_ms: int,
         offers = ("a shorter range", "one cluster, host or job", "a coarser bucket: per day or week")
         refused = refuse("cost", f"That is too much for one question: {error.message}.", offers)
         return Answer(Treatment.REFUSE, refused.message, refused, options=offers)
+    chosen, ran = _with_rows(chosen, ran, planner, runner, now_ms)
     sentences = sentences_of(chosen, ran.tables)
-    kept = grounded(sentences, ran.tables, _given(chosen))
+    kept = grounded(sentences, ran.tables, [*_given(chosen), *_local_times(chosen, ran.tables)])
     return Answer(
         treatment=Treatment.ANSWER,
         text=" ".join(kept),
@@ -155,6 +157,16 @@ def _within_cost(question: Question, planner: Planner, runner: Runner, now_ms: i
         return other, _run(other, planner, runner, now_ms)
 
 
+def _with_rows(question: Question, ran: Ran, planner: Planner, runner: Runner, now_ms: int) -> tuple[Question, Ran]:
+    """Return what was found; where there are no single seconds of a range, what its windows of 30 s say."""
+    of_seconds = question.view == planner.views.raw.name and question.bucket is not Bucket.SECOND
+    if not of_seconds or question.conditions or not is_empty(ran.tables):
+        return question, ran
+    windows = replace(question, view=planner.views.fine.name)
+    found = _run(windows, planner, runner, now_ms)
+    return (question, ran) if is_empty(found.tables) else (windows, found)
+
+
 def _without_sums(question: Question) -> Question | None:
     """Return a question without sums over GPUs, where other figures are left."""
     rest = tuple(measure for measure in question.measures if measure.stat is not Stat.SUM)
@@ -175,6 +187,12 @@ def _given(question: Question) -> list[str]:
     words = [word for measure in question.measures for word in [measure_words(measure)]]
     values = [value for one in question.filters for value in one.values]
     return [*words, *values, *(one.words for one in question.ranges), "5m", "1s", "95th percentile"]
+
+
+def _local_times(question: Question, tables: Sequence[Table]) -> list[str]:
+    """Return the times of a result as the asker's clock shows them."""
+    cells = (cell for table in tables for name in TIMES if table.has(name) for cell in table.cells(name))
+    return [local_time(cell, question.zone) for cell in cells if cell is not None]
 
 
 def next_questions(question: Question) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ class Stretch:
         recurring: True where the words name hours of each day or days of each week, whatever the range.
         hours: Local hours [from, to) of each day, or None.
         weekdays: ISO weekdays, or None.
+        backwards: True where the words name an end before the beginning; what it spans means nothing then.
     """
 
     from_ms: int
@@ -29,6 +30,7 @@ class Stretch:
     recurring: bool = False
     hours: tuple[int, int] | None = None
     weekdays: frozenset[int] | None = None
+    backwards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

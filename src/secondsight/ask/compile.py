@@ -202,7 +202,16 @@ def _order(question: Question, columns: Sequence[Column], keys: Sequence[str]) -
         direction = " DESC" if question.ranking.descending else ""
         order = [f"{names[0]}{direction}", *keys]
         return [f"ORDER BY {', '.join(order)}", f"LIMIT {question.ranking.count}"]
+    if names and is_by_size(question):
+        sizes = " + ".join(f"ifNull({name}, 0)" for name in names)
+        return [f"ORDER BY {sizes} DESC, {', '.join(keys)}"]
     return [f"ORDER BY {', '.join(keys)}"] if keys else []
+
+
+def is_by_size(question: Question) -> bool:
+    """Tell whether GPUs are listed by what their counters grew by, all together: most of them have 0."""
+    counted = all(measure.stat is Stat.TOTAL for measure in question.measures)
+    return counted and "gpu_id" in question.dimensions and question.bucket is None and len(question.ranges) == 1
 
 
 def _by_instant(

@@ -4,13 +4,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 from secondsight.ask.measures import (
-    ECC,
     ENERGY,
     QUANTILES,
     UTILISATION,
 )
 from secondsight.ask.question import (
+    BUSY_GPU_HOURS,
     COVERAGE,
+    ECC,
     ERROR_EVENTS,
     GPU_HOURS,
     GPUS,
@@ -28,6 +29,8 @@ from secondsight.ask.question import (
 )
 from secondsight.ask.rules import clarify, unanswerable, vague
 from secondsight.ask.work import RANKING_ROWS, Work, question_of, ranking_of
+
+_IN_USE = frozenset({"used", "busy", "active", "utilised", "utilized"})
 
 
 def plan_summary(work: Work) -> Question | None:
@@ -79,7 +82,10 @@ def plan_waste(work: Work) -> Question | None:
         return None
     if work.says("waste") and ENERGY in reading.metrics:
         return clarify("waste", "Wasted by what measure: idle GPU-hours?", ("idle GPU-hours by cluster",))
-    question = question_of(work, Kind.FIGURES, work.usual("month"), "waste", Measure(IDLE_GPU_HOURS, Stat.TOTAL))
+    idle = Measure(IDLE_GPU_HOURS, Stat.TOTAL)
+    both = GPU_HOURS in reading.metrics and bool(_IN_USE & set(reading.words))
+    measures = (Measure(BUSY_GPU_HOURS, Stat.TOTAL), idle) if both else (idle,)
+    question = question_of(work, Kind.FIGURES, work.usual("month"), "waste", *measures)
     caveat = "Counted is the share of time without utilisation of GPUs that report; allocation is not looked at."
     groups = work.groups() or ("cluster_id",)
     return replace(question, dimensions=groups, bucket=reading.bucket, ranking=ranking_of(work), caveats=(caveat,))
@@ -100,6 +106,22 @@ def plan_allocated(work: Work) -> Question | None:
         question, dimensions=groups, bucket=bucket, ranking=ranking if bucket else None,
         filters=(*question.filters, Filter("job_id", ("",), negated=True)), caveats=(caveat,),
     )  # fmt: skip
+
+
+def plan_listed(work: Work) -> Question | None:
+    """Plan which things of a kind there are: `list every host in c1`."""
+    reading = work.reading
+    nouns = [noun for noun in reading.nouns if noun in _LISTED and noun not in reading.names]
+    if "fleet" in reading.nouns and {"gpus", "cards"} & set(reading.words):
+        nouns.append("gpu_id")
+    named = work.metrics() or work.has_event() or reading.limits or reading.has("rank") or reading.has("analysis")
+    if "list" not in reading.words[:2] or not nouns or named:
+        return None
+    question = question_of(work, Kind.FIGURES, work.usual("day"), "listed", Measure(GPUS, Stat.COUNT))
+    return replace(question, dimensions=("host_id", "gpu_id") if nouns[0] == "gpu_id" else (nouns[0],))
+
+
+_LISTED = frozenset({"gpu_id", "host_id", "job_id", "cluster_id", "owner_team", "model", "workload_id"})
 
 
 def plan_inventory(work: Work) -> Question | None:

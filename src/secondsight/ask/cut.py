@@ -102,6 +102,8 @@ def _cut(question: Question, work: Work) -> Question:
     ranges = work.usual(_usual_range(question, work))
     if reading.has("cost", "each_second"):
         bucket = Bucket.SECOND
+    if bucket is None and _is_peak_of_increase(question, work):
+        bucket = natural_bucket(ranges)
     series = bucket is None and _is_series(question, work)
     if series:
         bucket = Bucket.WEEK if work.says("trend") and not reading.times else natural_bucket(ranges)
@@ -117,6 +119,13 @@ def _cut(question: Question, work: Work) -> Question:
     return replace(
         question, dimensions=groups, bucket=bucket, ranges=ranges, ranking=_sized(ranking, work), counted=counted
     )
+
+
+def _is_peak_of_increase(question: Question, work: Work) -> bool:
+    """Tell whether the piece of time is asked for in which a counter rose most: `when was the energy peak?`."""
+    extreme = work.says("spike") or work.reading.has("rank") or {"max", "min"} & set(work.reading.aggregates)
+    totals = all(measure.stat is Stat.TOTAL for measure in question.measures)
+    return work.says("when") and bool(extreme) and totals
 
 
 def _kinds(question: Question, reading: Reading) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ NOW_SECONDS = 600
 """So short a range may lie before the newest window of clusters."""
 RAW_SECONDS = 3_600
 """A question about hosts or GPUs over at most so long reads seconds."""
+RAW_AGE_SECONDS = DAY_SECONDS
+"""Seconds are read back to here: older ones may be in the lake alone."""
 FIVE_MINUTES_AGE_SECONDS = 13 * DAY_SECONDS
 """Windows of 5 min are read back to here; before it those of 1 h stand."""
 FIVE_MINUTES_SECONDS = 7 * DAY_SECONDS + 3_600
@@ -64,7 +66,7 @@ def choose_view(question: Question, views: Views, now_ms: int) -> View:
     if question.kind in (Kind.EVENTS, Kind.SUMMARY):
         return views.events
     if needs_places(question):
-        return _of_gpus(question, views)
+        return _of_gpus(question, views, now_ms)
     return _of_clusters(question, views, now_ms)
 
 
@@ -95,8 +97,9 @@ def _is_distribution(question: Question) -> bool:
     return bool(wanted) and not ratio and question.range.seconds <= 8 * DAY_SECONDS
 
 
-def _of_gpus(question: Question, views: Views) -> View:
-    short = question.range.seconds <= RAW_SECONDS + 1
+def _of_gpus(question: Question, views: Views, now_ms: int) -> View:
+    young = now_ms - question.range.from_ms <= RAW_AGE_SECONDS * 1000
+    short = question.range.seconds <= RAW_SECONDS + 1 and young
     if question.kind is not Kind.FIGURES or not short:
         return views.fine
     plain = all(_is_of_seconds(measure.metric, measure.stat, views) for measure in question.measures)

@@ -19,6 +19,8 @@ FORECAST_WEEKS = 4
 FULL_WEEKS_LEAST = 3
 FILLED_MAXIMUM = 1_000
 HELD_BACK = "held_back_gpu_hours"
+COUNT = "count"
+"""Name of the table that says how many things pass a condition."""
 _CALENDAR = frozenset({Bucket.HOUR, Bucket.DAY, Bucket.WEEK, Bucket.MONTH, Bucket.QUARTER})
 
 
@@ -38,7 +40,7 @@ def with_count(tables: Sequence[Table], question: Question) -> tuple[Table, ...]
     asked = question.conditions or question.counted
     if first is None or not asked or not first.keys or question.bucket:
         return tuple(tables)
-    count = Table("count", (Column(f"{first.keys[-1].removesuffix('_id')}_count"),), ((len(first.rows),),))
+    count = Table(COUNT, (Column(f"{first.keys[-1].removesuffix('_id')}_count"),), ((len(first.rows),),))
     return (*tables, replace(count, derived=frozenset({count.columns[0].name})))
 
 

@@ -12,6 +12,7 @@ from secondsight.ask.question import (
     IDLE_GPU_HOURS,
     MEMORY_SHARE,
     MISSING,
+    TOGETHER,
     Measure,
     Question,
     Stat,
@@ -23,12 +24,11 @@ from secondsight.ask.views import Views
 from secondsight.ask.vocabulary import Vocabulary
 from secondsight.guard.registry import MetricKind
 
-ECC = "ecc"
-ECC_METRICS = ("gpu_ecc_uncorrected_volatile_total", "gpu_ecc_corrected_volatile_total")
 UTILISATION = "gpu_utilization_ratio"
 ENERGY = "gpu_energy_joules_total"
 TEMPERATURE = "gpu_temperature_celsius"
 CLOCK = "gpu_sm_clock_hertz"
+MEMORY = "gpu_memory_used_bytes"
 POWER = "gpu_power_watts"
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p75": 0.75, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
@@ -58,8 +58,10 @@ def metrics_of(reading: Reading, views: Views) -> tuple[str, ...]:
     """Return the metrics that a question names, and those that its units stand for beside others."""
     found: dict[str, None] = {}
     for name in reading.metrics:
-        if name == ECC:
-            found |= dict.fromkeys(metric for metric in ECC_METRICS if views.measures(metric))
+        if name in TOGETHER:
+            found |= dict.fromkeys(metric for metric in TOGETHER[name] if views.measures(metric))
+        elif name == MEMORY and "%" in reading.units:
+            found[MEMORY_SHARE] = None
         elif name != ERROR_EVENTS and views.measures(name):
             found[name] = None
     for unit in _units(reading, found):

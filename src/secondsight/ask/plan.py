@@ -12,6 +12,7 @@ from secondsight.ask.counts import (
     plan_completeness,
     plan_ecc_trend,
     plan_inventory,
+    plan_listed,
     plan_mean_of_percentiles,
     plan_recent_events,
     plan_summary,
@@ -45,6 +46,7 @@ from secondsight.ask.question import (
 )
 from secondsight.ask.reading import Reading
 from secondsight.ask.rules import screen
+from secondsight.ask.unsaid import unsaid
 from secondsight.ask.views import Views
 from secondsight.ask.vocabulary import Vocabulary
 from secondsight.ask.work import Work, missing
@@ -69,6 +71,8 @@ class Planner:
                 break
         else:
             question = missing(work)
+        if question.treatment is Treatment.ANSWER:
+            question = unsaid(reading, question) or question
         if question.treatment is not Treatment.ANSWER:
             return replace(question, context_used=reading.context_used)
         return replace(choose(question, self.views, now_ms), context_used=reading.context_used)
@@ -97,6 +101,7 @@ _RULES: tuple[Callable[[Work], Question | None], ...] = (
     plan_change,
     plan_allocated,
     plan_extreme,
+    plan_listed,
     plan_inventory,
     plan_vague_words,
     plan_figures,

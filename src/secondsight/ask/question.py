@@ -4,6 +4,7 @@ A planner or a model fills this form, `compile` turns it into SQL. Nothing here 
 that are shown again, so the form cannot say more than the views hold.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -118,6 +119,16 @@ DERIVED = frozenset(
     {ERROR_EVENTS, GPUS, GPU_HOURS, IDLE_GPU_HOURS, BUSY_GPU_HOURS, COVERAGE, MISSING, JOBS, HOSTS, MEMORY_SHARE}
 )
 """Measures that are no metric of the catalogue: they come from columns that every view has."""
+
+ECC, THROTTLE, THERMAL_THROTTLE = "ecc", "throttle", "thermal_throttle"
+_THERMAL = ("gpu_throttle_hw_thermal_seconds_total", "gpu_throttle_sw_thermal_seconds_total")
+_POWER = ("gpu_throttle_sw_power_cap_seconds_total", "gpu_throttle_hw_power_brake_seconds_total")
+TOGETHER: Mapping[str, tuple[str, ...]] = {
+    ECC: ("gpu_ecc_uncorrected_volatile_total", "gpu_ecc_corrected_volatile_total"),
+    THERMAL_THROTTLE: _THERMAL,
+    THROTTLE: (*_THERMAL, *_POWER),
+}
+"""Words that stand for several metrics, each of which is told by itself: reasons to throttle may hold at once."""
 
 
 @dataclass(frozen=True, slots=True)

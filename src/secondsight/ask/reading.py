@@ -19,6 +19,8 @@ from secondsight.ask.vocabulary import Match, Vocabulary
 _NAME_SHAPE = re.compile(r"(?=[\w.-]*[a-z])(?=[\w.-]*[\d_-])[a-z][\w.-]*[\w]", re.ASCII)
 _LIMIT_WORDS_BETWEEN = 3
 _ROWS_MAXIMUM = 1_000
+_LEFT_OUT = frozenset({"except", "excluding", "without", "exclude", "not", "outside", "besides"})
+"""Words before a name that leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Reading:
     weekdays: frozenset[int] | None = None
     day_kinds: tuple[frozenset[int], ...] = ()
     future: bool = False
+    backwards: bool = False
     bucket: Bucket | None = None
     ranking: Ranking | None = None
     limits: tuple[Limit, ...] = ()
@@ -122,6 +125,7 @@ class _Reader:
         self._limits: list[Limit] = []
         self._gpu_index = ""
         self._rows: int | None = None
+        self._left: list[str] = []
 
     def reading(self, read_as: Mapping[str, str]) -> Reading:
         """Return all that was found."""
@@ -151,6 +155,7 @@ class _Reader:
             weekdays=days[0] if len(days) == 1 else None,
             day_kinds=tuple(days) if len(days) > 1 else (),
             future=any(found.stretch.future for found in self._times),
+            backwards=any(found.stretch.backwards for found in self._times),
             bucket=Bucket(terms["bucket"][0]) if "bucket" in terms else None,
             ranking=self._ranking(terms),
             limits=tuple(self._limits),
@@ -215,7 +220,7 @@ class _Reader:
                 self._foreign.append((column, token.text))
             return
         before = {self._word(index - 1), self._word(index - 2), self._word(index - 3)}
-        chosen = self._without if before & {"except", "excluding", "without", "exclude"} else self._names
+        chosen = self._without if before & _LEFT_OUT else self._names
         chosen.setdefault(column, []).append(name)
 
     def _gpu_prefix(self, token: Token) -> str:
@@ -270,20 +275,38 @@ class _Reader:
     def _take_numbers(self, matches: Sequence[Match]) -> None:
         ends = {match.end: match for match in matches}
         for index, token in enumerate(self._tokens):
-            if token.kind == "number" and index not in self._taken and not _inside(index, matches):
+            if index in self._taken or _inside(index, matches):
+                continue
+            if token.kind == "number":
                 self._take_number(index, token, ends, matches)
+            elif token.word in NUMBERS and _unit_at(index + 1, matches):
+                self._take_spelt(index, token, ends, matches)
+            elif token.kind in ("ordinal", "moment", "date", "clock"):
+                self._left.append(token.text)
 
     def _take_number(self, index: int, token: Token, ends: Mapping[int, Match], matches: Sequence[Match]) -> None:
         before = [ends[at] for at in range(index, index - _LIMIT_WORDS_BETWEEN, -1) if at in ends]
         tables = {term.table for match in before for term in match.terms}
-        limit = next((t.value for m in before for t in m.terms if t.table == "limit"), "")
-        unit = next((t.value for m in matches if m.start == index + 1 for t in m.terms if t.table == "unit"), "")
+        limit, unit = _limit_of(before), _unit_at(index + 1, matches)
         if limit or (unit and not self._is_after_rank(index)):
             self._limits.append(Limit(limit != "below", float(token.word), unit))
         elif self._is_code(index):
             (self._codes if token.word.isdecimal() else self._no_codes).append(token.word)
-        elif "rank" in tables or self._is_before_noun(index, matches):
-            self._rows = int(float(token.word))
+        elif self._is_row_count(token) and ("rank" in tables or self._is_before_noun(index, matches)):
+            self._rows = int(token.word)
+        else:
+            self._left.append(token.text)
+
+    def _take_spelt(self, index: int, token: Token, ends: Mapping[int, Match], matches: Sequence[Match]) -> None:
+        """Take a limit whose number is a word: `for more than an hour`."""
+        limit = _limit_of([ends[index]] if index in ends else [])
+        if limit:
+            self._limits.append(Limit(limit != "below", NUMBERS[token.word], _unit_at(index + 1, matches)))
+
+    def _is_row_count(self, token: Token) -> bool:
+        """Tell whether a number can say how many rows are wanted: a whole one without a sign, and not none."""
+        is_negative = self._text[max(token.start - 1, 0) : token.start] in ("-", "\u2212")
+        return token.word.isdecimal() and int(token.word) > 0 and not is_negative
 
     def _is_code(self, index: int) -> bool:
         """Tell whether a number is the code of an event: after `Xid` or `code`, or in a list of such."""
@@ -346,7 +369,7 @@ class _Reader:
             and not _is_zone_name(token.text)
             and len(token.word) > 1
         )
-        return (*words, *self._no_codes)
+        return (*words, *self._no_codes, *self._left)
 
     def _word(self, index: int) -> str:
         return self._tokens[index].word if 0 <= index < len(self._tokens) else ""
@@ -367,6 +390,16 @@ def _zone(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
 
 def _is_zone_name(text: str) -> bool:
     return bool(re.fullmatch(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+(/[A-Z][A-Za-z_]+)?", text))
+
+
+def _limit_of(before: Sequence[Match]) -> str:
+    """Return whether phrases set an upper or a lower limit, "" for none."""
+    return next((term.value for match in before for term in match.terms if term.table == "limit"), "")
+
+
+def _unit_at(index: int, matches: Sequence[Match]) -> str:
+    """Return the unit whose phrase begins at a token, or ""."""
+    return next((t.value for m in matches if m.start == index for t in m.terms if t.table == "unit"), "")
 
 
 def _inside(index: int, matches: Sequence[Match]) -> bool:

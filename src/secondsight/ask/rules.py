@@ -7,7 +7,7 @@ they repeat nothing of the question, and say the same of what is not there and o
 import re
 from collections.abc import Callable
 
-from secondsight.ask.question import ERROR_EVENTS, Kind, Question, Treatment
+from secondsight.ask.question import ECC, ERROR_EVENTS, TOGETHER, Kind, Question, Treatment
 from secondsight.ask.reading import Reading
 from secondsight.ask.views import Views
 
@@ -103,7 +103,7 @@ Rule = Callable[[Reading, Views], Question | None]
 
 def screen(reading: Reading, views: Views) -> Question | None:
     """Return the verdict on a question that is not to be answered as it stands, or None."""
-    for rule in (_forbidden, _foreign, _help, _cost, _unmeasured, _future, _unknown_words):
+    for rule in (_forbidden, _foreign, _help, _cost, _unmeasured, _future, _backwards, _unknown_words):
         verdict = rule(reading, views)
         if verdict is not None:
             return verdict
@@ -226,7 +226,7 @@ _NEAREST = ("gpu_utilization_ratio", "gpu_temperature_celsius", "gpu_power_watts
 
 
 def _is_measured(name: str, views: Views) -> bool:
-    return name == "ecc" or views.measures(name)
+    return name == ECC or any(views.measures(each) for each in TOGETHER.get(name, (name,)))
 
 
 def _future(reading: Reading, views: Views) -> Question | None:
@@ -238,6 +238,13 @@ def _future(reading: Reading, views: Views) -> Question | None:
             ("Forecast utilisation for the next four weeks",),
         )
     return None
+
+
+def _backwards(reading: Reading, views: Views) -> Question | None:
+    del views
+    if not reading.backwards and all(one.to_ms > one.from_ms for one in reading.times):
+        return None
+    return clarify("backwards", "That range ends where it begins, or before. From when to when do you mean?")
 
 
 def _unknown_words(reading: Reading, views: Views) -> Question | None:

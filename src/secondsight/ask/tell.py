@@ -6,12 +6,13 @@ Every sentence that holds a figure is checked against the cells afterwards; this
 from collections.abc import Callable, Mapping, Sequence
 
 from secondsight.ask.calendar import HOUR_MS
-from secondsight.ask.compile import Column
+from secondsight.ask.compile import Column, is_by_size
 from secondsight.ask.defaults import cuts_half_hours
 from secondsight.ask.diagnose import diagnosis_sentences
+from secondsight.ask.finish import COUNT
 from secondsight.ask.format import column_words, figure, local_time, measure_words, range_words
 from secondsight.ask.jobs import STRAGGLER_BELOW_RATIO
-from secondsight.ask.question import ERROR_EVENTS, Bucket, Kind, Question, Stat
+from secondsight.ask.question import ERROR_EVENTS, GPUS, HOSTS, JOBS, Bucket, Kind, Question, Stat
 from secondsight.ask.reading import Reading
 from secondsight.ask.run import RATE
 from secondsight.ask.tables import Cell, Table
@@ -20,12 +21,13 @@ from secondsight.ask.views import Views
 LISTED = 5
 COVERAGE_LEAST = 0.99
 _TREND_ROWS = 3
-_TIMES = frozenset({"window_start", "event_time", "step_at", "first_seen", "last_seen"})
+_THINGS = frozenset({GPUS, HOSTS, JOBS})
+TIMES = frozenset({"window_start", "event_time", "step_at", "first_seen", "last_seen"})
 
 
 def sentences_of(question: Question, tables: Sequence[Table]) -> list[str]:
     """Return what was found, the most telling sentence first."""
-    if not any(table.rows for table in tables) or _is_empty(tables):
+    if is_empty(tables):
         return [_nothing(question)]
     special = _SPECIAL.get(question.kind)
     if special is not None:
@@ -34,9 +36,18 @@ def sentences_of(question: Question, tables: Sequence[Table]) -> list[str]:
     return found or [_nothing(question)]
 
 
-def _is_empty(tables: Sequence[Table]) -> bool:
-    figures = [row[table.index(c.name)] for table in tables for row in table.rows for c in table.columns if c.measure]
-    return bool(figures) and all(cell is None for cell in figures)
+def is_empty(tables: Sequence[Table]) -> bool:
+    """Tell whether a result has no rows, or no figure in any; none of the things that have rows is no figure either."""
+    if not any(table.rows for table in tables if table.name != COUNT):
+        return True
+    cells = [
+        (row[table.index(column.name)], column.measure)
+        for table in tables
+        for row in table.rows
+        for column in table.columns
+        if column.measure is not None
+    ]
+    return bool(cells) and all(cell is None or (not cell and measure.metric in _THINGS) for cell, measure in cells)
 
 
 def _nothing(question: Question) -> str:
@@ -51,7 +62,7 @@ def _nothing(question: Question) -> str:
 
 
 def _of_table(question: Question, table: Table) -> list[str]:
-    if table.name == "count":
+    if table.name == COUNT:
         return [f"Number of rows that pass the limit: {figure(table.rows[0][0], '')}."]
     figures = [column for column in table.columns if column.measure is not None]
     if not figures or not table.rows:
@@ -60,7 +71,20 @@ def _of_table(question: Question, table: Table) -> list[str]:
         return _of_series(question, table, figures[0])
     if not table.keys:
         return _single(question, table, figures)
+    if is_by_size(question) and question.ranking is None:
+        return _increases(table, figures)
     return [_list(table, figures[0])]
+
+
+def _increases(table: Table, figures: Sequence[Column]) -> list[str]:
+    """Return who has an increase at all, the largest first, for each counter by itself."""
+    found = []
+    for column in figures:
+        at = table.index(column.name)
+        rows = sorted((row for row in table.rows if row[at]), key=lambda row, at=at: -_value(row[at]))  # type: ignore[misc]
+        if rows:
+            found.append(_list(_with_rows(table, rows), column))
+    return found or [f"None: {', '.join(column_words(column) for column in figures)} is 0 in every row."]
 
 
 def _single(question: Question, table: Table, figures: Sequence[Column]) -> list[str]:
@@ -142,8 +166,8 @@ def _extreme(question: Question, tables: Sequence[Table]) -> list[str]:
     table = tables[0]
     column = table.columns[-1]
     row = table.rows[0]
-    places = [f"{name.removesuffix('_id')} {row[table.index(name)]}" for name in table.keys if name not in _TIMES]
-    time = next(name for name in table.keys if name in _TIMES)
+    places = [f"{name.removesuffix('_id')} {row[table.index(name)]}" for name in table.keys if name not in TIMES]
+    time = next(name for name in table.keys if name in TIMES)
     return [
         f"{_capital(column_words(column))}: {figure(row[-1], column.unit)}, {', '.join(places)}, in the window from "
         f"{local_time(row[table.index(time)], question.zone)}."

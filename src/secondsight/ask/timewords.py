@@ -4,7 +4,7 @@ Nothing here knows of questions; it turns words into stretches of time, with the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from secondsight.ask.calendar import HOUR_MS, Calendar, Stretch
@@ -136,6 +136,8 @@ class TimeReader(OneTimeReader):
         beside = self._inner(end) is not None or self._word(at - 1) in UNITS
         if days and (joined is None or beside):
             return Read(end - at, Stretch(0, 0, recurring=True, weekdays=days))
+        if joined is None and lead and not first[1].stretch.point:
+            return Read(end - at, replace(first[1].stretch, backwards=True))
         return None if joined is None else Read(end - at, joined)
 
     def _weekdays_to(self, first: int, last: int) -> frozenset[int]:

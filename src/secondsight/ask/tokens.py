@@ -23,6 +23,8 @@ _TOKEN = re.compile(
 _POSSESSIVE = re.compile(r"('s|')$")
 _TYPOGRAPHY = {0x2019: "'", 0x2018: "'", 0x2013: "-", 0x2014: "-"}
 _ORDINAL = re.compile(r"^(st|nd|rd|th)$")
+_DEGREES = {"c": "celsius", "f": "fahrenheit"}
+"""Letters that are degrees where they stick to a number: `85C`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,8 @@ def _suffix(match: re.Match[str]) -> list[Token]:
     start, text = match.start("suffix"), suffix
     if text.startswith("-"):
         start, text = start + 1, text[1:]
-    return [] if _ORDINAL.match(text.lower()) else [Token(text, text.lower(), "word", start)]
+    word = _DEGREES.get(text.lower(), text.lower())
+    return [] if _ORDINAL.match(text.lower()) else [Token(text, word, "word", start)]
 
 
 def _words(text: str, start: int, known_words: tuple[Collection[str], Collection[str], Collection[str]]) -> list[Token]:
