@@ -177,6 +177,32 @@ def test_the_unit_of_a_histogram_is_heeded(
 
 
 @pytest.mark.parametrize(
+    ("name", "unit", "value", "stored"),
+    [
+        ("DCGM_FI_DEV_FB_USED", "", 1.0, 2**20),
+        ("DCGM_FI_DEV_FB_USED", "MiBy", 1.0, 2**20),
+        ("DCGM_FI_DEV_FB_USED", "By", 2**20, 2**20),
+        ("DCGM_FI_DEV_SM_CLOCK", "Hz", 1.98e9, 1_980_000_000),
+        ("DCGM_FI_DEV_SM_CLOCK", "furlongs", 1980.0, 1_980_000_000),
+        ("DCGM_FI_DEV_GPU_UTIL", "1", 50.0, 0.5),
+        ("DCGM_FI_DEV_GPU_UTIL", "%", 50.0, 0.5),
+    ],
+)
+def test_the_unit_that_a_sender_names_counts(
+    gateway: Foreign, at: int, name: str, unit: str, value: float, stored: float
+) -> None:
+    named = point(at, value, attributes=attributes({"UUID": "GPU-a"}))
+    gateway.metrics(request(metric(name, unit, gauge=[named]), shared=attributes({"host.name": "n1"})))
+    assert list(cells(gateway, at).values()) == [stored]
+
+
+def test_a_pod_s_own_name_is_no_host_where_the_node_is_named(gateway: Foreign, at: int) -> None:
+    shared = attributes({"host.name": "exporter-x2k", "k8s.node.name": "node-7"})
+    gateway.metrics(request(metric("node_load1", gauge=[point(at, 1.5)]), shared=shared))
+    assert cells(gateway, at) == {"node_load1 node-7": 1.5}
+
+
+@pytest.mark.parametrize(
     ("one", "code"),
     [
         (lambda at: histogram(at, 208, 0.0, [208, 0, 0]), "histogram_not_measured"),

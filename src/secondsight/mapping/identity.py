@@ -31,6 +31,8 @@ EXPORTERS = ("dcgm-exporter", "device-metrics-exporter", "gpu-metrics-exporter")
 HOST_LABELS = (
     "exported_hostname",
     "hostname",
+    "k8s.node.name",
+    "k8s_node_name",
     "host.name",
     "host_name",
     "host.id",
@@ -40,7 +42,10 @@ HOST_LABELS = (
     "server.address",
     "net.host.name",
 )
-"""Labels that name a host, best first; of a pair that a relabelling made, the plain one names the scrape target."""
+"""Labels that name a host, best first; of a pair that a relabelling made, the plain one names the scrape target.
+
+In a pod, `host.name` is the pod's; the node's name says more.
+"""
 PORT_LABELS = ("exported_instance", "instance", "service.instance.id", "server.port", "net.host.port")
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "127.0.0.1", "[::1]", "::1"})
 """What every host calls itself: no name of a host."""

@@ -1,4 +1,4 @@
-"""Heed the unit that a sender names for its figures, where the catalogue does not know its source by a scale."""
+"""Heed the unit that a sender names for its figures, before the scale by which the catalogue knows its source."""
 
 from dataclasses import replace
 
@@ -17,6 +17,9 @@ SCALES: dict[str, dict[str, float]] = {
 
 
 def source_for_unit(metric: Metric, source: Source, unit: str) -> Source:
-    """Return the source with the scale that its unit asks for; a source with a scale or values of its own keeps it."""
-    scale = SCALES.get(metric.unit, {}).get(unit)
-    return source if scale is None or source.scale != 1.0 or source.translate else replace(source, scale=scale)
+    """Return the source with the scale that its unit asks for.
+
+    A source with values of its own keeps them; `1` says nothing, as it is what senders have that name no unit.
+    """
+    scale = 1.0 if unit == metric.unit != "1" else SCALES.get(metric.unit, {}).get(unit)
+    return source if scale is None or source.translate else replace(source, scale=scale)
