@@ -29,7 +29,7 @@ from secondsight.model import EntityKind, Quality
 from secondsight.query.answer import to_arrow, to_csv, to_json
 from secondsight.query.compile import compile_series
 from secondsight.query.figures import compile_figures, figures_of, metrics_of_rules
-from secondsight.query.fleet import compile_newest
+from secondsight.query.fleet import FleetReader, compile_newest
 from secondsight.query.hints import near
 from secondsight.query.inventory import compile_progress, compile_rewrites, progress_of
 from secondsight.query.plan import Situation, Span, plan_series
@@ -539,3 +539,14 @@ def test_a_question_about_what_is_nowhere_says_so_and_never_what_others_have(sto
 )
 def test_names_that_begin_so_or_are_written_alike_are_near(name, meant):
     assert near(name, ["GPU-94c994c0-77aa", "GPU-94c994c0-1b2c", "GPU-0aa8", "cedar", "iris"]) == meant
+
+
+def test_who_fell_silent_did_so_at_its_last_row_however_seldom_its_stay_is_told(store):
+    made = [Row(T0 + second * 1000, "GPU-s", {GAUGE: 0}, tenant="t9") for second in range(90)]
+    insert_rows(store, made)
+    insert_entity(store, made[30], T0)
+    for now_ms, status in ((T0 + 115_000, "reporting"), (T0 + 385_000, "silent"), (T0 + 390_000, "lost")):
+        clock = ManualClock(now_ms)
+        inventory = QueryRunner(store, clock).inventory
+        gpu = FleetReader(inventory, CATALOG, clock).gpu("GPU-s", scope_of("t9"))
+        assert (gpu.status, gpu.last_seen_ms) == (status, T0 + 89_000)

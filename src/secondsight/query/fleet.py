@@ -1,7 +1,7 @@
 """Turn the newest minute of rows into the state of every GPU in scope, and into sums over some of them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -30,6 +30,10 @@ REPORTING_MS = 30_000
 REPORTING_SLOTS = 3
 SILENT_MS = 300_000
 STATE_SECONDS = 1.0
+LAST_ROW_MS = 3_600_000
+LAST_ROW_SECONDS = 15.0
+LAST_ROWS_MAXIMUM = 1_000
+"""Of so many GPUs that fell silent within the last hour it is looked up, to the second, since when."""
 
 UTILIZATION, POWER, TEMPERATURE, MEMORY = NOW_METRICS = (
     "gpu_utilization_ratio",
@@ -144,8 +148,44 @@ class FleetReader:
         metrics = [metric for metric in self._metrics if scope.shows(metric.name)]
         newest = self._inventory.read(compile_newest(metrics, now_ms, scope)).to_pylist()
         progress = progress_of(self._inventory.progress(scope), expected, now_ms)
-        gpus = gpus_of(expected.to_pylist(), newest, metrics, now_ms)
+        rows = self._with_last_rows(expected.to_pylist(), newest, now_ms, scope)
+        gpus = gpus_of(rows, newest, metrics, now_ms)
         return FleetNow(tuple(gpus), progress, now_ms, coverage_now(expected, newest, now_ms))
+
+    def _with_last_rows(self, expected: list[_Row], newest: list[_Row], now_ms: int, scope: Scope) -> list[_Row]:
+        """Return expected rows of which those that fell silent lately say when, to the second.
+
+        `entities` is told once a minute. Of a fleet that is silent as a whole it has to do.
+        """
+        told = {_key(row) for row in newest}
+        silent = {
+            _key(row)
+            for row in expected
+            if row["end_ms"] > now_ms and _key(row) not in told and now_ms - (row["last_seen_ms"] or 0) < LAST_ROW_MS
+        }
+        if not silent or len(silent) > LAST_ROWS_MAXIMUM:
+            return expected
+
+        def read() -> dict[tuple[str, ...], int]:
+            found = self._inventory.read(compile_last_rows(silent, now_ms, scope)).to_pylist()
+            return {_key(row): row["last_ms"] for row in found}
+
+        last: dict[tuple[str, ...], int] = self._inventory.remember(
+            ("last rows", scope, frozenset(silent)), LAST_ROW_SECONDS, read
+        )
+        return [row | {"last_seen_ms": max(row["last_seen_ms"] or 0, last.get(_key(row), 0))} for row in expected]
+
+
+def compile_last_rows(gpus: Collection[tuple[str, ...]], now_ms: int, scope: Scope) -> Statement:
+    """Return the statement for the time of the newest row of some GPUs, of which none has come for a minute."""
+    parameters = Parameters()
+    key = ["tenant_id", "cluster_id", "host_id", "entity"]
+    named = zip(key, map(frozenset, zip(*gpus, strict=True)), strict=True)
+    bounds = raw_bounds(Span(now_ms - LAST_ROW_MS - NEWEST_MS, now_ms + AHEAD_MS), parameters)
+    where = [*bounds, "part = ''", *parameters.among(named)]
+    columns = [*key, "toUnixTimestamp64Milli(max(event_time)) AS last_ms"]
+    rows = ScopedTables(scope, parameters).table("gpu_1s", columns, where, tail=[f"GROUP BY {', '.join(key)}"])
+    return Statement(rows[1:-1], parameters.values())
 
 
 def compile_newest(metrics: Sequence[Metric], now_ms: int, scope: Scope) -> Statement:

@@ -82,9 +82,15 @@ function More({ pages, current, who, onSignOut }: Omit<ShellProps, "children">) 
   const [open, setOpen] = useState(false);
   const dialog = useDialog(open);
   const close = () => setOpen(false);
+  const isHere = pages.some((page) => page.name === current && page.isMain !== true);
   return (
     <>
-      <button type="button" onClick={() => setOpen(true)} aria-haspopup="dialog">
+      <button
+        type="button"
+        onClick={() => setOpen(true)}
+        aria-haspopup="dialog"
+        aria-current={isHere ? "true" : undefined}
+      >
         <Icon name="more" size={20} />
         <span>More</span>
       </button>

@@ -146,7 +146,7 @@ export function CataloguePage() {
       <div className={chosen === undefined ? undefined : "catalogue-body"}>
         <Panel
           title="Metrics"
-          sub={formatNumber(shown.length)}
+          sub={query.data === undefined ? "" : formatNumber(shown.length)}
           tools={<Filter label="Filter metrics" view={view} />}
         >
           <div className="filters">

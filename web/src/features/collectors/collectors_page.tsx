@@ -209,7 +209,7 @@ export function CollectorsPage() {
       {query.data !== undefined && <Totals rows={rows} />}
       <Panel
         title="Collectors"
-        sub={formatNumber(rows.length)}
+        sub={query.data === undefined ? "" : formatNumber(rows.length)}
         tools={<Broken query={query} />}
         className="children-panel"
       >

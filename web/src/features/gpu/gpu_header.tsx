@@ -109,8 +109,8 @@ export function Verdict({ gpu, columns, catalog, ageMs }: VerdictProps) {
   return (
     <section className="panel verdict" aria-label="State now">
       <div className="verdict-state">
-        {gpu === undefined ? <b>–</b> : <GpuStatus health={gpu.health} />}
-        <div>{since(gpu, ageMs)}</div>
+        {gpu === undefined ? <div>State</div> : <GpuStatus health={gpu.health} />}
+        {gpu === undefined ? <b>–</b> : <div>{since(gpu, ageMs)}</div>}
       </div>
       {nowFacts(columns, catalog).map((fact) => (
         <Fact key={fact.name} {...fact} than={lastTold(gpu, columns) ?? fact.than} />
