@@ -1,6 +1,6 @@
 """A real store with two tenants' rows, behind its socket as the platform has it, and what answers SQL over it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.guard.budget import Budget
 from secondsight.guard.execute import Executor
+from secondsight.guard.floor import Floors
 from secondsight.guard.quality import QualityReader
 from secondsight.guard.register import Register
 from secondsight.guard.service import SqlService
@@ -32,6 +33,7 @@ NOW_MS = T0 + SECONDS * 1000
 FOREIGN = "foreign-host"
 DURING = "event_time >= '2023-11-14 22:20:00' AND event_time < '2023-11-14 22:30:00'"
 """The ten minutes of the rig, in UTC."""
+EVERY_ROW: Mapping[str, int] = {}
 RUNNING = "SELECT count() AS n FROM system.processes WHERE query LIKE '%gpu_telemetry%' AND query NOT LIKE '%LIKE%'"
 
 
@@ -68,13 +70,14 @@ class Rig:
     clock: ManualClock
     metrics: SelfMetrics
 
-    def service(self, budget: Budget | None = None) -> SqlService:
-        """Return a service of its own."""
+    def service(self, budget: Budget | None = None, floors: Mapping[str, int] = EVERY_ROW) -> SqlService:
+        """Return a service of its own; `floors` say what the hot store let go of."""
         spent = budget or Budget()
         return SqlService(
             Executor(self.reached, spent, tables_below(CATALOG, DATABASE)),
             Register(self.metadata, spent, self.clock, self.metrics),
             QualityReader(Inventory(self.reached, self.clock), self.clock),
+            Floors(CATALOG, DATABASE, lambda: floors),
             CATALOG,
             self.clock,
         )

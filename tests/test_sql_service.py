@@ -62,6 +62,14 @@ def test_rows_come_with_units_and_what_they_are_worth(made: Rig) -> None:
     assert [read.view for read in answer.reads] == [RAW]
 
 
+def test_a_range_that_begins_before_what_is_left_says_so(made: Rig) -> None:
+    sql = f"SELECT count() AS n FROM {RAW} WHERE {DURING}"
+    floors = {"gpu_1s": NOW_MS - 300_000, "gpu_30s": NOW_MS}
+    (more,) = set(made.service(floors=floors).ask(sql, MINE).warnings) - set(made.service().ask(sql, MINE).warnings)
+    told = "has rows from 2023-11-14T22:25:00.000Z on; older ones are in the lake alone, which the API reads"
+    assert more == f"{RAW} {told}"
+
+
 @pytest.mark.parametrize(
     "sql",
     [

@@ -32,6 +32,7 @@ from secondsight.clock import Clock
 from secondsight.contracts import Store
 from secondsight.errors import Rejected
 from secondsight.guard.execute import Executor
+from secondsight.guard.floor import Floors
 from secondsight.guard.quality import QualityReader
 from secondsight.guard.register import Register
 from secondsight.guard.service import SqlService
@@ -117,6 +118,7 @@ def make_services(config: ApiConfig, store: Store, metadata: Engine, catalog: Ca
         Executor(asked_of(store), config.sql, tables_below(catalog, config.database)),
         Register(metadata, config.sql, clock, metrics),
         QualityReader(inventory, clock),
+        Floors(catalog, config.database, lambda: read_floors(metadata)),
         catalog,
         clock,
     )

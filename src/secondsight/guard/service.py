@@ -22,6 +22,7 @@ from secondsight.guard.budget import Turn, Turns
 from secondsight.guard.check import Plans
 from secondsight.guard.coarsen import coarser_statement
 from secondsight.guard.execute import Estimate, Executor
+from secondsight.guard.floor import Floors
 from secondsight.guard.functions import Kind
 from secondsight.guard.intervals import Span
 from secondsight.guard.limits import Limits
@@ -111,11 +112,18 @@ class SqlService:
     """Answers statements. Safe to call from several threads; blocks while a statement waits or runs."""
 
     def __init__(
-        self, executor: Executor, register: Register, quality: QualityReader, catalog: Catalog, clock: Clock
+        self,
+        executor: Executor,
+        register: Register,
+        quality: QualityReader,
+        floors: Floors,
+        catalog: Catalog,
+        clock: Clock,
     ) -> None:
         self._executor = executor
         self._register = register
         self._quality = quality
+        self._floors = floors
         self._clock = clock
         self._turns = Turns(executor.budget, clock)
         self._registry = registry_of(catalog)
@@ -142,7 +150,7 @@ class SqlService:
             now_ms = self._clock.now_ms() if origin.at_ms is None else origin.at_ms
             guarded, is_coarser = self._guarded(text, scope, now_ms)
             course.guarded = guarded
-            quality = self._quality.read(guarded.spans, scope)
+            quality, floors = self._quality.read(guarded.spans, scope), self._floors.caveats(guarded.spans)
             with self._turns.hold(Turn(scope.subject, tenants_of(scope))):
                 self._run(course, guarded, scope, quality)
             rows = with_times(plain(course.reply.rows if course.reply else pa.table({})), guarded)
@@ -164,6 +172,7 @@ class SqlService:
             warnings=(
                 *(_coarser(guarded) if is_coarser else ()),
                 *_warnings(guarded, quality, now_ms, truncated=truncated),
+                *floors,
             ),
             result_sha256=course.result_sha256,
         )
