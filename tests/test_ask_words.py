@@ -12,17 +12,22 @@ from ask_rig import KNOWN, plan, planner
 from guard_fixture import LIMITS, NOW_MS, registry, scope
 from secondsight.ask.analyses import compile_question
 from secondsight.ask.calendar import Calendar, zone_of
-from secondsight.ask.compile import Column
+from secondsight.ask.compile import Column, measure_column
 from secondsight.ask.diagnose import diagnosis_sentences, with_evidence
 from secondsight.ask.ground import is_grounded
+from secondsight.ask.plan import Planner
 from secondsight.ask.question import DERIVED, TOGETHER, Treatment
+from secondsight.ask.reading import read
 from secondsight.ask.tables import Table
+from secondsight.ask.tell import sentences_of
 from secondsight.ask.timewords import TimeReader
 from secondsight.ask.tokens import tokenise
+from secondsight.ask.views import views_of
 from secondsight.ask.vocabulary import load_vocabulary
 from secondsight.catalog.load import load_catalog
 from secondsight.errors import Rejected
 from secondsight.guard.check import guard
+from secondsight.guard.views import registry_of
 
 TIMES = json.loads((Path(__file__).parent / "cases" / "ask" / "times.json").read_text())
 WORDS = sorted(planner().vocabulary.words | {name for names in KNOWN.names.values() for name in names})
@@ -52,6 +57,26 @@ def test_every_metric_of_the_words_is_one_of_the_catalogue() -> None:
     terms = {term for found in load_vocabulary(load_catalog()).phrases.values() for term in found}
     named = {term.value for term in terms if term.table == "metric"}
     assert not [name for name in named if name not in load_catalog() and name not in DERIVED | TOGETHER.keys()]
+    assert all(name in load_catalog() for names in TOGETHER.values() for name in names)
+
+
+@pytest.mark.parametrize(("words", "reasons"), [("throttled", 4), ("throttled thermally", 2), ("were power capped", 1)])
+def test_every_reason_to_throttle_is_asked_and_told_by_itself(words: str, reasons: int) -> None:
+    catalog = load_catalog()
+    every = Planner(views_of(registry_of(catalog)), load_vocabulary(catalog))
+    question = every.plan(read(f"Which GPUs {words} today?", KNOWN, every.vocabulary, "UTC", NOW_MS), NOW_MS)
+    columns = tuple(measure_column(measure, every.views) for measure in question.measures)
+    assert len(columns) == reasons
+    (statement,) = compile_question(question, every.views, NOW_MS)
+    assert " DESC, " in statement.sql
+    keys = (Column("host_id"), Column("gpu_id"))
+    rows = (("h1", "GPU-a", *[0.0] * (reasons - 1), 90.0), ("h1", "GPU-b", *[None] * reasons))
+    (told,) = sentences_of(question, (Table("figures", (*keys, *columns), rows, ("host_id", "gpu_id")),))
+    assert "GPU-a: 90 s" in told
+    assert "GPU-b" not in told
+    quiet = (("h1", "GPU-a", *[0.0] * reasons),)
+    (told,) = sentences_of(question, (Table("figures", (*keys, *columns), quiet, ("host_id", "gpu_id")),))
+    assert told.startswith("None: ")
 
 
 @pytest.mark.parametrize("text", ["how many xid 99.9 events today", "count Xid 1.5 and 79 errors by host today"])
