@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secondsight.errors import Rejected
+from secondsight.promql.answer import figure
 from secondsight.promql.matrix import F64, NAME, Bools, Labels, Matrix
 
 _Reduce = Callable[[F64, Bools], F64]
+VALUES_MAXIMUM = 10_000
 
 
 def aggregated(name: str, matrix: Matrix, names: Sequence[str], *, keeps: bool) -> Matrix:
@@ -36,6 +38,28 @@ def quantile(share: float, matrix: Matrix, names: Sequence[str], *, keeps: bool)
         return found
 
     return _by_group(matrix, names, keeps, reduce)
+
+
+def count_values(label: str, matrix: Matrix, names: Sequence[str], *, keeps: bool) -> Matrix:
+    """Return, for each group and each value that is there, how many series have it, the value as a label.
+
+    Raises:
+        Rejected(promql_unsupported): There are too many values.
+    """
+    found: dict[tuple[tuple[str, str], ...], F64] = {}
+    steps = matrix.values.shape[1]
+    for labels, places in _groups(matrix.labels, names, keeps):
+        values, there = matrix.values[places], matrix.there[places]
+        for value in np.unique(values[there]):
+            same = there & ((values == value) | (np.isnan(value) & np.isnan(values)))
+            told = {} if label in names and not keeps else {label: figure(float(value))}
+            key = tuple(sorted((labels | told).items()))
+            found[key] = found.get(key, np.zeros(steps)) + same.sum(axis=0)
+            if len(found) > VALUES_MAXIMUM:
+                message = f"count_values finds over {VALUES_MAXIMUM} values"
+                raise Rejected("promql_unsupported", message, "round them first")
+    counts = np.array(list(found.values())).reshape(len(found), steps)
+    return Matrix([dict(key) for key in found], counts, counts > 0)
 
 
 def ranked(count: int, matrix: Matrix, names: Sequence[str], *, keeps: bool, highest: bool) -> Matrix:
@@ -110,4 +134,4 @@ _REDUCTIONS: dict[str, _Reduce] = {
     "stdvar": _deviation,
     "sum": _sum,
 }
-OFFERED = frozenset(_REDUCTIONS) | {"quantile", "topk", "bottomk"}
+OFFERED = frozenset(_REDUCTIONS) | {"count_values", "quantile", "topk", "bottomk"}

@@ -12,12 +12,12 @@ import promql_parser
 
 from secondsight.access.scope import Scope
 from secondsight.errors import Rejected
-from secondsight.promql.aggregate import OFFERED, aggregated, quantile, ranked
+from secondsight.promql.aggregate import OFFERED, aggregated, count_values, quantile, ranked
 from secondsight.promql.binary import Matching, combined
-from secondsight.promql.functions import absent, applied
+from secondsight.promql.functions import LABEL, absent, applied
 from secondsight.promql.labels import Matcher, matcher
 from secondsight.promql.matrix import I64, Labels, Matrix, Value, nothing, unique, without_name
-from secondsight.promql.over_time import latest, over_time, predict_linear, quantile_over_time
+from secondsight.promql.over_time import latest, newest_times, over_time, predict_linear, quantile_over_time
 from secondsight.promql.read import Reader, Sources, Steps, Wanted
 from secondsight.promql.samples import OF_STEPS, Function, at_each, predicted
 from secondsight.promql.samples import quantile as quantile_of
@@ -148,6 +148,8 @@ class _Evaluation:
         keeps = node.modifier is None or node.modifier.type == promql_parser.AggModifierType.By
         if node.param is None:
             return aggregated(name, vector, names, keeps=keeps)
+        if name == "count_values":
+            return count_values(self._label(node.param, depth), vector, names, keeps=keeps)
         share = self._constant(node.param, depth)
         if name == "quantile":
             return quantile(share, vector, names, keeps=keeps)
@@ -161,9 +163,19 @@ class _Evaluation:
                 return self._of_range(name, arguments, place, depth)
             if _bare(one, promql_parser.SubqueryExpr) is not None:
                 return self._of_subquery(name, arguments, place, depth)
+        if name == "timestamp":
+            return self._timestamps(arguments[0], depth)
         if name == "absent":
             return absent(self._vector(arguments[0], depth), _told(arguments[0]))
         return applied(name, [self.value(one, depth) for one in arguments], self._times_ms.astype(np.float64))
+
+    def _timestamps(self, node: Any, depth: int) -> Value:
+        """Return when each sample is of: of a selector its own second, of all else the step."""
+        selected = _bare(node, promql_parser.VectorSelector)
+        if selected is not None:
+            return newest_times(self._reader, self._wanted(selected, LOOKBACK_MS))
+        vector = self._vector(node, depth)
+        return unique(vector.with_values(np.broadcast_to(self._times_ms / 1000, vector.values.shape).copy()))
 
     def _of_range(self, name: str, arguments: Sequence[Any], place: int, depth: int) -> Value:
         node = _bare(arguments[place], promql_parser.MatrixSelector)
@@ -182,9 +194,7 @@ class _Evaluation:
         times, range_ms = self._instants(node), _range_ms(node)
         step_ms = SUBQUERY_STEP_MS if node.step is None else _ms(node.step)
         first, last = (int(times.min()) - range_ms) // step_ms + 1, int(times.max()) // step_ms
-        if last - first >= SUBQUERY_STEPS_MAXIMUM:
-            message = f"the subquery has over {SUBQUERY_STEPS_MAXIMUM} steps"
-            raise Rejected("promql_unsupported", message, "name wider steps behind the colon, or a shorter range")
+        self._reader.spend(last - first + 1, SUBQUERY_STEPS_MAXIMUM)
         if last < first:
             return nothing(times.size)
         grid = np.arange(first, last + 1, dtype=np.int64) * step_ms
@@ -226,6 +236,12 @@ class _Evaluation:
         if isinstance(value, Matrix | str) or not np.all(value == value[0]):
             raise Rejected("promql_unsupported", "the parameter has to be a number that is the same at every step")
         return float(value[0])
+
+    def _label(self, node: Any, depth: int) -> str:
+        value = self.value(node, depth)
+        if not isinstance(value, str) or not LABEL.fullmatch(value):
+            raise Rejected("promql_parse", "count_values takes the name of a label as a text")
+        return value
 
     def _figures(self, node: Any, depth: int) -> Value:
         value = self.value(node, depth)

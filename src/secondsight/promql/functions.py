@@ -20,7 +20,7 @@ _ELEMENTWISE: dict[str, Callable[[F64], F64]] = {
     "sgn": np.sign,
     "sqrt": np.sqrt,
 }
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def applied(name: str, arguments: Sequence[Value | str], times_ms: F64) -> Value:
@@ -113,7 +113,7 @@ def _sorted(direction: float) -> Callable[[Sequence[Value | str], F64], Value]:
 def _label_replace(arguments: Sequence[Value | str], _times: F64) -> Value:
     matrix = _matrix(arguments[0])
     target, replacement, source, pattern = map(_text, arguments[1:5])
-    if not _LABEL.fullmatch(target):
+    if not LABEL.fullmatch(target):
         raise Rejected("promql_parse", f"{target!r} is no name of a label")
     told = replacements(whole(pattern), replacement, [one.get(source, "") for one in matrix.labels])
     made = [_replaced(one, target, told.get(one.get(source, ""))) for one in matrix.labels]
@@ -123,7 +123,7 @@ def _label_replace(arguments: Sequence[Value | str], _times: F64) -> Value:
 def _label_join(arguments: Sequence[Value | str], _times: F64) -> Value:
     matrix = _matrix(arguments[0])
     target, separator, *sources = map(_text, arguments[1:])
-    if not _LABEL.fullmatch(target):
+    if not LABEL.fullmatch(target):
         raise Rejected("promql_parse", f"{target!r} is no name of a label")
     made = [_labelled(one, target, separator.join(one.get(name, "") for name in sources)) for one in matrix.labels]
     return unique(Matrix(made, matrix.values, matrix.there))

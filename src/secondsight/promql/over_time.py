@@ -8,7 +8,7 @@ import numpy as np
 
 from secondsight.errors import Rejected
 from secondsight.promql import samples
-from secondsight.promql.matrix import F64, I64, Bools, Matrix, without_name
+from secondsight.promql.matrix import F64, I64, Bools, Matrix, unique, without_name
 from secondsight.promql.read import Reader, Wanted, Windows
 from secondsight.query.aggregates import QUANTILES, Aggregate, legal_aggregates
 
@@ -35,6 +35,16 @@ class _Function:
 def latest(reader: Reader, wanted: Wanted) -> Matrix:
     """Return the newest value of each series at each instant, no older than the range."""
     return _each(reader, wanted, _Function("the value", (Aggregate.LAST,), _last, keeps_name=True))
+
+
+def newest_times(reader: Reader, wanted: Wanted) -> Matrix:
+    """Return of when the newest value of each series is, in epoch seconds; it looks at single seconds."""
+
+    def evaluate(windows: Windows, wanted: Wanted) -> F64:
+        ends = windows.ends_ms * _SECONDS_PER_MS
+        return _last_of(np.where(np.isnan(windows.figures[Aggregate.LAST]), np.nan, ends), windows, wanted)
+
+    return _each(reader, replace(wanted, by_second=True), _Function("timestamp", (Aggregate.LAST,), evaluate))
 
 
 def over_time(reader: Reader, name: str, wanted: Wanted) -> Matrix:
@@ -103,7 +113,7 @@ def _each(reader: Reader, wanted: Wanted, function: _Function) -> Matrix:
         values.append(function.evaluate(windows, wanted))
     together = np.concatenate(values)
     found = Matrix(labels if function.keeps_name else without_name(labels), together, ~np.isnan(together))
-    return found.present()
+    return unique(found).present()
 
 
 def _bounds(windows: Windows, wanted: Wanted) -> tuple[I64, I64]:
@@ -130,7 +140,10 @@ def _sum(windows: Windows, wanted: Wanted, figures: F64) -> F64:
 
 
 def _last(windows: Windows, wanted: Wanted) -> F64:
-    figures = windows.figures[Aggregate.LAST]
+    return _last_of(windows.figures[Aggregate.LAST], windows, wanted)
+
+
+def _last_of(figures: F64, windows: Windows, wanted: Wanted) -> F64:
     starts, stops = _bounds(windows, wanted)
     if not figures.shape[1]:
         return np.full((figures.shape[0], starts.size), np.nan)

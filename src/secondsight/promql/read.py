@@ -113,6 +113,7 @@ class Reader:
         self.warnings: dict[str, None] = {}
         self._sources = sources
         self._scope = scope
+        self._steps_of_subqueries = [0]
         self._owners = tuple(group for name, group in OWNERS.items() if name in named)
 
     def at(self, steps: Steps) -> "Reader":
@@ -120,6 +121,17 @@ class Reader:
         other = copy(self)
         other.steps = steps
         return other
+
+    def spend(self, steps: int, maximum: int) -> None:
+        """Count the steps of a subquery; those of all subqueries of an expression stand under one bound.
+
+        Raises:
+            Rejected(promql_unsupported): There are too many.
+        """
+        self._steps_of_subqueries[0] += max(steps, 0)
+        if self._steps_of_subqueries[0] > maximum:
+            message = f"the subqueries of the expression have over {maximum} steps"
+            raise Rejected("promql_unsupported", message, "name wider steps behind the colon, or shorter ranges")
 
     def readings(self, name: str, matchers: Sequence[Matcher]) -> list[Reading]:
         """Return what a selector's name, or its condition on `__name__`, stands for.
