@@ -91,7 +91,7 @@ def test_top_as_json_has_whole_names_and_ends(arguments):
 @pytest.mark.parametrize("command", [query_command, lambda *told: top_command(*told, ManualClock(NOW))])
 def test_an_empty_answer_about_what_is_nowhere_says_so(arguments, command):
     out = io.StringIO()
-    assert command(Namespace(**{**vars(arguments), "cluster": "c11"}), out) == 0
+    assert command(Namespace(**{**vars(arguments), "cluster": "c11"}), out) == 1
     assert "there is no cluster 'c11' that you may see; near: 'c1'" in " ".join(out.getvalue().split())
     assert "─" not in out.getvalue()  # no table of nothing
 

@@ -32,18 +32,23 @@ def add_events(commands: Commands, add: AddCommand, add_server: AddServer) -> No
 
 
 def _events(arguments: argparse.Namespace) -> int:
+    from secondsight.query.terminal import exit_code
+
     filters = {name: getattr(arguments, name) for name in FILTERS}
     if arguments.infos:
         filters = {name: value for name, value in filters.items() if name not in ("severity", "code")}
     params = {**filters, "from": arguments.from_time, "to": arguments.to_time, "limit": arguments.limit}
     params["history"] = "true" if arguments.history and not arguments.infos else None
+    name = "facts" if arguments.infos else "events"
     body = ask(arguments, "/v1/infos" if arguments.infos else "/v1/events", params)
     if arguments.json:
-        return say(json.dumps(body, indent=2))
-    found = body["facts" if arguments.infos else "events"]
+        say(json.dumps(body, indent=2))
+        return exit_code(body, name)
+    found = body[name]
     show([_row(one) for one in found], _SHOWN, as_json=False)
     sys.stdout.write("".join(f"note: {warning}\n" for warning in body["warnings"]))
-    return say(f"{len(found)} of {body['total']}; complete through {body['completeThrough'] or 'nothing yet'}")
+    say(f"{len(found)} of {body['total']}; complete through {body['completeThrough'] or 'nothing yet'}")
+    return exit_code(body, name)
 
 
 def _row(one: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from secondsight.errors import Retryable
 from secondsight.query.client import ApiClient, read_token
 
 FOLLOW_SECONDS = 2.0
+NO_SUCH = "there is no "
+"""How a warning about a name of nothing begins."""
 SPARK_WIDTH = 20
 PIPE_WIDTH = 160
 BAR_WIDTH = 16
@@ -60,12 +62,17 @@ def query_command(arguments: Namespace, out: TextIO) -> int:
         client.close()
     if arguments.json:
         out.write(json.dumps(body, indent=2) + "\n")
-        return 0
+        return exit_code(body, "series")
     console = console_of(out)
     if body["series"]:
         console.print(series_table(body))
     console.print(quality_line(body), style="dim", highlight=False)
-    return 0
+    return exit_code(body, "series")
+
+
+def exit_code(body: Body, found: str) -> int:
+    """Return 1 where nothing was found because a name that was given is of nothing, as a script wants to know."""
+    return int(not body[found] and any(text.startswith(NO_SUCH) for text in body["warnings"]))
 
 
 def console_of(out: TextIO) -> Console:
@@ -90,14 +97,14 @@ def top_command(arguments: Namespace, out: TextIO, clock: Clock) -> int:
         body = client.get_json("/v1/top", params)
         if arguments.json:
             out.write(json.dumps(body, indent=2) + "\n")
-            return 0
+            return exit_code(body, "rows")
         table = top_table(body)
         if arguments.once or not console.is_terminal:
             if body["rows"]:
                 console.print(table)
             else:
                 console.print("; ".join(body["warnings"]) or "nothing was found", style="dim", highlight=False)
-            return 0
+            return exit_code(body, "rows")
         with Live(table, console=console, screen=False, auto_refresh=False) as live:
             while True:
                 clock.sleep(FOLLOW_SECONDS)
