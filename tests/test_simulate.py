@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedCluster, gpu_uuid, host_name
+from secondsight.agent.simulate.cluster import (
+    SETTLE_SECONDS,
+    ClusterSpec,
+    Second,
+    SimulatedCluster,
+    gpu_uuid,
+    host_name,
+)
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import INCIDENTS, incident_named
 from secondsight.agent.simulate.jobs import job_at, load_of
@@ -72,6 +79,26 @@ def test_counters_never_fall() -> None:
     seconds = run(spec(), 60)
     for name in COUNTERS:
         assert (np.diff(series(seconds, name), axis=0) >= 0).all(), name
+
+
+def test_a_cluster_goes_on_where_its_past_ends() -> None:
+    past = run(spec(), 90)[-1]
+    live = SimulatedCluster(spec(), START + 60, SETTLE_SECONDS + 60)
+    after = [live.advance(START + 60 + second) for second in range(30)][-1]
+    for name, values in past.gpu.items():
+        np.testing.assert_array_equal(values, after.gpu[name])
+
+
+def test_counters_go_on_over_a_stop() -> None:
+    stopped = SimulatedCluster(spec(), START)
+    last = [stopped.advance(START + second) for second in range(30)][-1]
+    again = SimulatedCluster(spec(), START + 600)
+    again.count_on({**stopped.counters(), "unknown": np.zeros(3), "gpu_pcie_replay_total": np.zeros(3)})
+    first = again.advance(START + 600)
+    for name in set(COUNTERS) - {"gpu_pcie_replay_total"}:
+        assert (first.gpu[name] >= last.gpu[name]).all(), name
+        assert (first.gpu[name] <= last.gpu[name] + 1000).all(), name
+    assert (first.network_receive_bytes >= last.network_receive_bytes).all()
 
 
 def test_energy_is_the_sum_of_power() -> None:

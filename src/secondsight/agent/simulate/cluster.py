@@ -1,7 +1,7 @@
 """Turn a seed and a second into everything that a simulated cluster's hosts would measure at that second."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ NODE_MEMORY_BYTES = 2 * 2**40
 XID_ECC_STORM = 92
 XID_NVLINK = 74
 STORM_PER_SECOND = 1000.0
+_NODE_COUNTERS = ("pressure_seconds", "receive_bytes", "transmit_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +79,16 @@ class _NodeState:
 
 @dataclass(slots=True)
 class SimulatedCluster:
-    """Moves a cluster forward one second at a time."""
+    """Moves a cluster forward one second at a time.
+
+    Attributes:
+        settle_seconds: So long before its start it has been at work, which nobody sees; then it goes on as one that
+            started so much earlier does.
+    """
 
     spec: ClusterSpec
     start_second: int
+    settle_seconds: int = SETTLE_SECONDS
     _gpus: GpuState = field(init=False)
     _nodes: _NodeState = field(init=False)
     _storming: NDArray[np.bool_] = field(init=False)
@@ -95,8 +102,19 @@ class SimulatedCluster:
         self._nodes = _NodeState(np.zeros(hosts), np.zeros(hosts), np.full(hosts, 4e12), np.full(hosts, 2e12))
         self._storming = np.zeros(total, dtype=np.bool_)
         self._links_down = np.zeros(total, dtype=np.bool_)
-        for second in range(self.start_second - SETTLE_SECONDS, self.start_second):
+        for second in range(self.start_second - self.settle_seconds, self.start_second):
             self.advance(second)
+
+    def counters(self) -> dict[str, Floats]:
+        """Return what has been counted so far, of GPUs and of hosts."""
+        return self._gpus.counters | {name: getattr(self._nodes, name) for name in _NODE_COUNTERS}
+
+    def count_on(self, counters: Mapping[str, Floats]) -> None:
+        """Go on counting from what was counted before; what is of another size or unknown counts for nothing."""
+        mine = self.counters()
+        for name, values in counters.items():
+            if name in mine and values.shape == mine[name].shape:
+                mine[name][:] = np.maximum(values, mine[name]) if name in _NODE_COUNTERS else values
 
     def advance(self, second: int) -> Second:
         """Return the measurements of the next epoch second; seconds must come in order."""

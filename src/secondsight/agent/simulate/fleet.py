@@ -2,7 +2,8 @@
 
 A fleet that is new may be given a past. Then each cluster has two lanes, as an agent with a backlog has: the past goes
 in order, newest samples overtake it in frames marked live, and when the past has been delivered the live lane is the
-only one and no longer marked. What hosts collect while the network is cut is held back, and then goes the same way.
+only one and no longer marked. Counters go on over the end of a past of an hour at most, and over a stop. What hosts
+collect while the network is cut is held back, and then goes the same way.
 """
 
 import logging
@@ -11,6 +12,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from secondsight.agent.client.transport import GatewayTransport
 from secondsight.agent.counts import Counts
 from secondsight.agent.ship.aside import Aside
 from secondsight.agent.ship.shipper import ShipConfig, ShipParts, Shipper
-from secondsight.agent.simulate.cluster import ClusterSpec, Second, SimulatedCluster, boot_id, host_name
+from secondsight.agent.simulate.cluster import SETTLE_SECONDS, ClusterSpec, Second, SimulatedCluster, boot_id, host_name
 from secondsight.agent.simulate.config import FleetConfig
 from secondsight.agent.simulate.contents import HostContents
 from secondsight.agent.simulate.incidents import NETWORK_PARTITION
@@ -106,7 +109,8 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
     fleet = _Fleet(config, clock, stop)
     now = clock.now_ms() // 1000
     is_new = not any((config.spool_dir / cluster.name).exists() for cluster in config.clusters)
-    lanes = [_lane(config, position, LIVE, now, clock) for position in range(len(config.clusters))]
+    before = config.history_seconds if is_new and config.history_seconds <= FINE_PAST_SECONDS else 0
+    lanes = [_lane(config, position, LIVE, now, clock, before) for position in range(len(config.clusters))]
     past = []
     if is_new and config.history_seconds:
         start = now - config.history_seconds
@@ -122,6 +126,9 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
         _live(fleet, lanes, now)
     finally:
         stop.set()
+        for lane in lanes:
+            counted: dict[str, Any] = lane.cluster.counters()
+            np.savez(_counters_path(config, lane.spec), **counted)
         for thread in threads:
             thread.join(config.stop_seconds)
         for outlet, thread in zip(outlets, threads[:-1], strict=True):
@@ -160,16 +167,24 @@ class Cadence:
     live: bool = False
 
 
-def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clock) -> _Lane:
+def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clock, before_seconds: int = 0) -> _Lane:
+    """Return a lane; its cluster goes on where its past of `before_seconds` ends, and where an earlier run ended."""
     spec = config.spec(position, is_past=name == PAST)
-    lane = _Lane(
-        spec, SimulatedCluster(spec, second), HostContents(spec, load_catalog()), _outlet(config, position, name, clock)
-    )
+    cluster = SimulatedCluster(spec, second, SETTLE_SECONDS + before_seconds)
+    counted = _counters_path(config, spec)
+    if counted.exists() and name == LIVE:
+        with np.load(counted) as kept:
+            cluster.count_on(kept)
+    lane = _Lane(spec, cluster, HostContents(spec, load_catalog()), _outlet(config, position, name, clock))
     lane.outlet.open.set()
     if any(incident.name == NETWORK_PARTITION for incident in spec.incidents):
         lane.held = _outlet(config, position, HELD, clock)
         lane.cut_off.update(range(spec.hosts) if lane.held.spools.records else ())
     return lane
+
+
+def _counters_path(config: FleetConfig, spec: ClusterSpec) -> Path:
+    return config.spool_dir / spec.name / "counters.npz"
 
 
 def _outlet(config: FleetConfig, position: int, name: str, clock: Clock) -> _Outlet:
