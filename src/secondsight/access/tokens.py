@@ -189,7 +189,9 @@ class Authenticator:
     def remembered_digest(self, digest: bytes) -> Identity | None:
         """Return who holds the secret of this digest; see `remembered`."""
         identity = self._remembered(digest)
-        return None if identity is None else unexpired(identity, self._clock.now_ms())
+        if identity is None or identity.expires_ms is None:
+            return identity
+        return unexpired(identity, self._clock.now_ms())
 
     def forget_all(self) -> None:
         """Look every secret up again."""

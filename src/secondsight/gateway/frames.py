@@ -86,7 +86,11 @@ def read_post(identity: Identity, body: bytes, ingest_time_ms: int) -> Post:
             _require_sender(identity, *who)
             asked = who
     for index, head in enumerate(heads):
-        _check_frame(body, index, head)
+        try:
+            check_body(body, head)
+        except Rejected as error:
+            message = f"frame {index} of collector {head.collector_id} on host {head.host_id}: {error.message}"
+            raise Rejected(error.code, message, error.hint) from error
     return post_of(identity, body, heads, ingest_time_ms)
 
 
@@ -181,14 +185,6 @@ def _require_sender(identity: Identity, collector_id: str, host_id: str) -> None
         message = f"the token {identity.name!r} may not write as collector {collector_id!r}"
         raise Rejected("collector_not_allowed", message, "use the token of this collector, or widen its pattern")
     require_host(identity, collector_id, host_id)
-
-
-def _check_frame(body: bytes, index: int, head: HeadView) -> None:
-    try:
-        check_body(body, head)
-    except Rejected as error:
-        message = f"frame {index} of collector {head.collector_id} on host {head.host_id}: {error.message}"
-        raise Rejected(error.code, message, error.hint) from error
 
 
 def _refusal(post: Post, head: HeadView, known: KnownDefinitions, bounds: Bounds) -> Refusal | tuple[Refusal, ...]:

@@ -82,8 +82,7 @@ class Gatherer(Generic[Item, Result]):
                 items = [item for one in taken for item in one.items]
                 call = loop.run_in_executor(self._threads, self._work, items)
                 await asyncio.wait((call,))
-                for one in taken:
-                    _settle(one.future, call)
+                _settle([one.future for one in taken], call)
                 pause_seconds = LONG_PAUSE_SECONDS if len(taken) >= MANY else PAUSE_SECONDS
         finally:
             self._runner = None
@@ -123,11 +122,12 @@ def _in_turn(
     return [one for _, _, one in turns]
 
 
-def _settle(future: "asyncio.Future[Result]", call: "asyncio.Future[Result]") -> None:
-    if future.done():
-        return
+def _settle(futures: Sequence["asyncio.Future[Result]"], call: "asyncio.Future[Result]") -> None:
     error = call.exception()
-    if error is None:
-        future.set_result(call.result())
-    else:
-        future.set_exception(error)
+    for future in futures:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(call.result())
+        else:
+            future.set_exception(error)

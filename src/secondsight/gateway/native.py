@@ -93,7 +93,12 @@ class Intake:
         """
         allowance = self._door.allowance(entry)
         try:
-            post = await self._read(identity, entry, body)
+            now_ms = self._clock.now_ms()
+            if len(body) > LARGE_BYTES:
+                read = partial(read_post, identity, body, now_ms)
+                post = await self._door.turns.run(entry, len(body), read)
+            else:
+                post = read_post(identity, body, now_ms)
         except Rejected:
             allowance.charge(0, len(body))
             raise
@@ -159,7 +164,9 @@ class Intake:
     async def _store(self, post: Post, entry: Entry, others: Sequence[Pair], refuse_series: RefuseSeries) -> Verdict:
         """Append what is admissible of a post whose definitions are known."""
         verdict = admit(post, self._known, self._repeats, self._bounds, refuse_series)
-        await self._learn_plans(post.identity, entry, verdict)
+        wishes = self._plans.learnt(post.identity, verdict.accepted)
+        if wishes:
+            await self._learn_plans(wishes, post.identity, entry, verdict)
         if verdict.records or others:
             records = [*verdict.records, *others]
             await self._sinks.records(records, entry)
@@ -181,19 +188,12 @@ class Intake:
         words = allowance.series.words(identity.tenant_id, code)
         return Refusal(code, f"collector {head.collector_id} on host {head.host_id}: {words}")
 
-    async def _learn_plans(self, identity: Identity, entry: Entry, verdict: Verdict) -> None:
+    async def _learn_plans(self, wishes: Sequence[Wish], identity: Identity, entry: Entry, verdict: Verdict) -> None:
         """Put on record what the frames show of their cadence; what follows a first one in the same post counts too."""
-        for _ in range(2):
-            wishes = self._plans.learnt(identity, verdict.accepted)
-            if not wishes:
-                return
-            self._plans.settle(wishes, await self._sinks.plans(wishes, entry))
-
-    async def _read(self, identity: Identity, entry: Entry, body: bytes) -> Post:
-        now_ms = self._clock.now_ms()
-        if len(body) > LARGE_BYTES:
-            return await self._door.turns.run(entry, len(body), partial(read_post, identity, body, now_ms))
-        return read_post(identity, body, now_ms)
+        self._plans.settle(wishes, await self._sinks.plans(wishes, entry))
+        further = self._plans.learnt(identity, verdict.accepted)
+        if further:
+            self._plans.settle(further, await self._sinks.plans(further, entry))
 
     async def _learn_definitions(self, post: Post, lacking: set[bytes], entry: Entry) -> Post:
         """Return the post, its definitions known and its unreadable frames marked."""

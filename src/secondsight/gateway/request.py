@@ -70,8 +70,8 @@ class Request(NamedTuple):
         Raises:
             Rejected(content_type, content_encoding)
         """
-        sent = self.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if sent != content_type:
+        told = self.headers.get(b"content-type", b"")
+        if told != content_type and told.partition(b";")[0].strip().lower() != content_type:
             raise Rejected("content_type", f"the body is not {content_type.decode()}", "set Content-Type to it")
         if self.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             raise Rejected("content_encoding", "frames are compressed by themselves", "send no Content-Encoding")
