@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,21 @@ class Dying:
         pass
 
 
+class Counting:
+    """A store that notes how many rows each insert has."""
+
+    def __init__(self, store):
+        self._store, self.rows = store, defaultdict(list)
+        self.query = store.query
+
+    def insert(self, table, data):
+        self.rows[table].append(data.num_rows)
+        self._store.insert(table, data)
+
+    def close(self):
+        pass
+
+
 def fill(site):
     for number in range(0, 700, 20):
         site.send({POWER: 1000 * number, ENERGY: number}, T0 + 1000 * number, sequence=number + 1)
@@ -62,9 +78,23 @@ def test_another_process_reads_and_writes_through_the_owner(store, tmp_path):
         server.close()
 
 
-@pytest.mark.parametrize("inserts", [0, 1, 2, 3, 5])
-def test_a_crash_after_any_insert_changes_nothing(store, inserts):
-    site = Site(store, f"crash-{inserts}")
+def test_rows_of_a_large_window_are_written_in_turns_with_others(store, monkeypatch):
+    monkeypatch.setattr("secondsight.rollup.run.ROWS_AN_INSERT", 1)
+    site = Site(store, "turns")
+    fill(site)
+    site.rig.settle()
+    counted = Counting(store)
+    site.roller = Roller(counted, CATALOG, site.rig.clock)
+    site.settle()
+    site.check()
+    assert counted.rows["gpu_5m"] == [1] * len(counted.rows["gpu_5m"])
+    assert len(counted.rows["gpu_5m"]) > 1
+
+
+@pytest.mark.parametrize(("inserts", "rows"), [(0, 20_000), (1, 20_000), (2, 20_000), (3, 20_000), (5, 20_000), (2, 1)])
+def test_a_crash_after_any_insert_changes_nothing(store, monkeypatch, inserts, rows):
+    monkeypatch.setattr("secondsight.rollup.run.ROWS_AN_INSERT", rows)
+    site = Site(store, f"crash-{inserts}-{rows}")
     fill(site)
     site.rig.settle()
     dying = Roller(Dying(store, inserts), CATALOG, site.rig.clock)

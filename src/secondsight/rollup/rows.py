@@ -4,7 +4,7 @@ A version is (recompute counter of the row, covered milliseconds, or seconds whe
 samples takes the place of one that is no longer true.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,15 @@ def joined_rows(tables: Sequence[Any]) -> Any:
             table = table.append_column(name, pa.array([[]] * table.num_rows, lists[name]))
         filled.append(table)
     return filled[0] if len(filled) == 1 else pa.concat_tables(filled, promote_options="default")
+
+
+def portions(rows: Any, most: int) -> Iterator[Any]:
+    """Give rows in tables of at most so many, each in memory of its own."""
+    if rows.num_rows <= most:
+        yield rows
+        return
+    for first in range(0, rows.num_rows, most):
+        yield rows.take(np.arange(first, min(first + most, rows.num_rows)))
 
 
 def _fullness(covered_ms: Values) -> NDArray[np.uint64]:

@@ -22,7 +22,7 @@ from secondsight.errors import Retryable, SecondsightError
 from secondsight.model import EntityKind
 from secondsight.rollup.load import Work
 from secondsight.rollup.make import Made, make_window, pool_window
-from secondsight.rollup.rows import joined_rows
+from secondsight.rollup.rows import joined_rows, portions
 from secondsight.rollup.through import Lane, Through, keep_through
 from secondsight.rollup.watch import (
     Mark,
@@ -53,6 +53,8 @@ AGAIN_SECONDS = 600.0
 STEP_SECONDS = 2.0
 PAUSE_SECONDS = 10.0
 INSERT_ROWS = 50_000
+ROWS_AN_INSERT = 20_000
+"""Raw rows wait while others are inserted: those of a large cluster are written in turns with them."""
 WINDOWS_AT_ONCE = 200
 POOLED_AT_ONCE = 50
 
@@ -277,9 +279,10 @@ class Roller:
         self._note([*of_entities, *of_clusters])
 
     def _insert(self, batch: _Batch) -> None:
-        for table, rows in batch.rows.items():
-            if rows:
-                self._store.insert(table, joined_rows(rows))
+        for table, tables_of_rows in batch.rows.items():
+            if tables_of_rows:
+                for rows in portions(joined_rows(tables_of_rows), ROWS_AN_INSERT):
+                    self._store.insert(table, rows)
 
     def _note(self, notes: Sequence[tuple[str, Work, Note]]) -> None:
         """Write what windows were made of."""
