@@ -200,12 +200,13 @@ def _summary(question: Question, views: Views, now_ms: int) -> tuple[Statement, 
 def _lifetime(question: Question, views: Views, now_ms: int) -> tuple[Statement, ...]:
     del now_ms
     view, column = views.fine, question.dimensions[0]
+    order = "ASC" if question.rising else "DESC"
     where = [*within(question.range, view), *held(question.filters, view), f"{column} != ''"]
     items = [
         column, "min(window_start) AS first_seen", "max(window_start) AS last_seen",
         "uniqExact(gpu_id) AS gpus_seen", "uniqExact(host_id) AS hosts_seen",
     ]  # fmt: skip
-    sql = query(items, view.name, where, group=[column], tail=[f"ORDER BY last_seen DESC, {column}"])
+    sql = query(items, view.name, where, group=[column], tail=[f"ORDER BY last_seen {order}, {column}"])
     columns = tuple(Column(name) for name in (column, "first_seen", "last_seen", "gpus_seen", "hosts_seen"))
     return (Statement("lifetime", sql, columns, (column,), view.name),)
 

@@ -197,6 +197,9 @@ def plan_lifetime(work: Work) -> Question | None:
         return None
     if not named and {"fresh", "freshness", "stale"} & set(reading.words):
         named = ["cluster_id"]
+    silent = bool({"offline", "unreachable", "online"} & set(reading.words))
+    if not named and silent:
+        named = [noun for noun in reading.nouns if noun in ("host_id", "gpu_id", "cluster_id")][:1]
     if not named:
         asked = [column for column in work.groups() if column == "job_id"]
         if not asked and "job_id" not in reading.nouns:
@@ -205,4 +208,4 @@ def plan_lifetime(work: Work) -> Question | None:
             return clarify("which_job", "Which job do you mean? Name its id.", ("a job id",))
         named = asked
     question = question_of(work, Kind.LIFETIME, work.usual("month"), "lifetime", Measure(GPUS, Stat.COUNT))
-    return replace(question, dimensions=(named[0],))
+    return replace(question, dimensions=(named[0],), rising=True if silent else None)

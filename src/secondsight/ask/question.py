@@ -211,7 +211,7 @@ class Question:
     Attributes:
         dimensions: Columns by which rows are grouped.
         ranges: One range; several for PERIODS.
-        rising: For CHANGE rises rather than drops; for EVENTS the oldest first.
+        rising: For CHANGE rises rather than drops; for EVENTS and LIFETIME the oldest first.
         counted: True where the number of groups is asked for.
         message: For all but ANSWER: what is asked back, refused or not measured.
         options: What may be asked instead, each a whole question or a word.

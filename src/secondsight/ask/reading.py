@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.known import NAMED_COLUMNS, Known
 from secondsight.ask.links import SPELT, events_of, links_of, metrics_of, terms_of
-from secondsight.ask.question import Bucket, Range, Ranking
+from secondsight.ask.question import ERROR_EVENTS, Bucket, Range, Ranking
 from secondsight.ask.timetokens import NUMBERS, UNITS
 from secondsight.ask.timewords import TimeFound, TimeReader
 from secondsight.ask.tokens import Token, tokenise
@@ -19,6 +19,10 @@ from secondsight.ask.vocabulary import Match, Vocabulary
 _NAME_SHAPE = re.compile(r"(?=[\w.-]*[a-z])(?=[\w.-]*[\d_-])[a-z][\w.-]*[\w]", re.ASCII)
 _LIMIT_WORDS_BETWEEN = 3
 _ROWS_MAXIMUM = 1_000
+_COUNTED = frozenset({"noun", "rank", "event"})
+_NEWEST = frozenset({"recent", ERROR_EVENTS})
+"""What a number before it counts: `5 hosts`, `the 10 most recent errors`."""
+_PIECES = frozenset({"hour", "day", "week", "month", "quarter"})
 _LEFT_OUT = frozenset({"except", "excluding", "without", "exclude", "not", "outside", "besides"})
 """Words before a name that leave it out."""
 
@@ -156,7 +160,7 @@ class _Reader:
             day_kinds=tuple(days) if len(days) > 1 else (),
             future=any(found.stretch.future for found in self._times),
             backwards=any(found.stretch.backwards for found in self._times),
-            bucket=Bucket(terms["bucket"][0]) if "bucket" in terms else None,
+            bucket=Bucket(terms["bucket"][0]) if "bucket" in terms else self._each_of(),
             ranking=self._ranking(terms),
             limits=tuple(self._limits),
             units=self._units(matches),
@@ -165,6 +169,15 @@ class _Reader:
             unknown=self._unknown(matches),
             read_as=read_as,
         )
+
+    def _each_of(self) -> Bucket | None:
+        """Return the pieces of `each of the last 4 weeks`."""
+        for found in self._times:
+            before = [token.word for token in self._tokens[max(found.start - 3, 0) : found.start]]
+            unit = UNITS.get(self._word(found.end - 1), "")
+            if unit in _PIECES and (before[-2:] == ["each", "of"] or before[-3:] == ["each", "of", "the"]):
+                return Bucket(unit)
+        return None
 
     def _take_names(self) -> None:
         for index, token in enumerate(self._tokens):
@@ -320,7 +333,7 @@ class _Reader:
 
     def _is_before_noun(self, index: int, matches: Sequence[Match]) -> bool:
         following = [match for match in matches if index < match.start <= index + 2]
-        return any(term.table in ("noun", "rank") for match in following for term in match.terms)
+        return any(term.table in _COUNTED or term.value in _NEWEST for match in following for term in match.terms)
 
     def _ranking(self, terms: Mapping[str, tuple[str, ...]]) -> Ranking | None:
         rank = terms.get("rank", ())

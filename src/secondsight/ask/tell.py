@@ -229,6 +229,8 @@ def _lifetime(question: Question, tables: Sequence[Table]) -> list[str]:
     for row in table.rows[:LISTED]:
         first, last = (local_time(row[table.index(name)], question.zone) for name in ("first_seen", "last_seen"))
         found.append(f"{_key(row, table)}: first window {first}, last window {last}.")
+    if "job_id" not in question.dimensions:
+        return found
     return [*found, "A job that began before the range, or whose host was silent, may have run longer."]
 
 

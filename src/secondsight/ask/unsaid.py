@@ -72,6 +72,22 @@ def _denial(reading: Reading, question: Question) -> bool:
     return bool(_DENIALS & set(reading.words)) and not used
 
 
+def _uncomputed(reading: Reading, question: Question) -> bool:
+    del question
+    return reading.has("uncomputed")
+
+
+def _running_total(reading: Reading, question: Question) -> bool:
+    return "cumulative" in reading.words and question.bucket is not None
+
+
+def _how_high(reading: Reading, question: Question) -> bool:
+    """Tell whether `high` or `low` stands for a limit that nobody named; after `how` it asks for the figure."""
+    words = reading.words
+    bare = any(word in ("high", "low") and words[max(at - 1, 0)] != "how" for at, word in enumerate(words))
+    return bare and not (question.conditions or question.ranking or reading.aggregates or reading.limits)
+
+
 def _step(reading: Reading, question: Question) -> bool:
     del question
     return reading.has("step")
@@ -110,5 +126,12 @@ _LACKS: tuple[tuple[Callable[[Reading, Question], bool], str, tuple[str, ...]], 
         "I do not know what is left out by that. Name what is asked for, or say `except`.",
         ("When was each host last seen?", "Utilisation of all clusters except c2"),
     ),
+    (
+        _uncomputed,
+        "That is not computed here; the figures it is made of are. Which of them?",
+        ("energy by team", "GPU-hours by team"),
+    ),
+    (_running_total, "Running totals are not computed here. The increase of each piece?", ("energy by day",)),
+    (_how_high, "Above or below what? Name the limit.", ("GPUs above 80 °C", "hosts below 20 % utilisation")),
     (_step, "Time is cut into 5 minutes, hours, days, weeks, months or quarters here. Which?", ("every 5 minutes",)),
 )
