@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secondsight.cli import main
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected, Retryable
 from secondsight.query.terminal import BARS, figures, human, query_command, sparkline, top_command
@@ -102,6 +103,25 @@ def test_top_prints_once_where_it_is_told_so_or_no_terminal_is(arguments, once):
     assert top_command(Namespace(**{**vars(arguments), "once": once}), out, ManualClock(NOW)) == 0
     assert out.getvalue().index("GPU-b") < out.getvalue().index("GPU-a")
     assert "GPU-c" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [("http://127.0.0.1:9", "nothing listens there"), ("http://no-such-host.invalid:8470", "its name is not known")],
+)
+def test_a_server_that_does_not_answer_is_named_with_the_cause(arguments, server, said):
+    with pytest.raises(Retryable) as away:
+        query_command(Namespace(**{**vars(arguments), "server": server}), io.StringIO())
+    assert str(away.value).startswith(f"{server} does not answer: {said}")
+
+
+def test_what_a_command_does_not_know_is_said_by_the_command(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["metrics", "list", "--nonsense"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "secondsight: unrecognized arguments: --nonsense\n  secondsight metrics list --help shows how it is used\n"
+    )
 
 
 def test_what_goes_wrong_is_said(arguments):

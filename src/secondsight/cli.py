@@ -81,6 +81,13 @@ class _Parser(argparse.ArgumentParser):
 
     wrong_use = 2
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; what a command does not know is said by the command, whose help is named, not by the whole program."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and exit."""
         self.exit(self.wrong_use, f"secondsight: {message}\n  {self.prog} --help shows how it is used\n")

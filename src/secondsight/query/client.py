@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from socket import gaierror
+from ssl import SSLError
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -78,8 +80,7 @@ class ApiClient:
             body = response.read().decode()
         except (OSError, HTTPException) as error:
             self.close()
-            message = f"{self._server} does not answer ({error}); is it running? `secondsight up` starts it"
-            raise Retryable(message) from None
+            raise Retryable(f"{self._server} does not answer: {_cause(error)}") from None
         if response.status not in (200, 201):
             raise _refusal(response.status, body)
         return body
@@ -100,6 +101,21 @@ def read_token(path: Path) -> str:
     except OSError as error:
         hint = "name the file with --token-file; `secondsight up` writes DIR/tokens/admin"
         raise Rejected("no_token", f"cannot read the token in {path}: {error.strerror}", hint) from None
+
+
+def _cause(error: OSError | HTTPException) -> str:
+    """Return why a server does not answer, and what to do about it."""
+    match error:
+        case gaierror():
+            return "its name is not known; check --server"
+        case ConnectionRefusedError():
+            return "nothing listens there; is it running? `secondsight up` starts it, --server names another"
+        case TimeoutError():
+            return f"no answer within {TIMEOUT_SECONDS:.0f} s; `secondsight doctor` on its host says what is wrong"
+        case SSLError():
+            return f"{error}; check the certificate, and https in --server"
+        case _:
+            return f"{error}; check --server"
 
 
 def _refusal(status: int, body: str) -> Rejected | Retryable:
