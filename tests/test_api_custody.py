@@ -20,7 +20,7 @@ from secondsight.api.ledger import LedgerPage
 from secondsight.api.services import make_services
 from secondsight.cli import main
 from secondsight.clock import ManualClock
-from secondsight.query.custody import print_ledger
+from secondsight.query.custody import print_gaps, print_ledger
 from secondsight.query.gapreader import Explained
 from secondsight.query.gaps import Gap, Stretch
 from secondsight.query.reasons import Reason
@@ -294,6 +294,17 @@ def test_commands_show_what_the_answers_say(api, planned, tmp_path, capsys):
     assert run(api, tmp_path, *words) == 0
     window = capsys.readouterr().out.partition(":")[0]
     assert run(api, tmp_path, "maintenance", "end", window) == 0
+
+
+def test_of_a_name_of_nothing_no_ledger_adds_up():
+    told = {"entries": [], "total": 0, "warnings": ["there is no cluster 'c11' that you may see"]}
+    out = io.StringIO()
+    assert print_ledger(told, out, as_json=False) == 1
+    assert "nothing was told; there is no cluster 'c11'" in " ".join(out.getvalue().split())
+    assert print_ledger({**told, "warnings": []}, io.StringIO(), as_json=False) == 0
+    gaps = {"gaps": [], "stories": None, "total": 0, "warnings": told["warnings"]}
+    assert [print_gaps(gaps, io.StringIO(), as_json=as_json) for as_json in (False, True)] == [1, 1]
+    assert print_gaps({**gaps, "warnings": []}, io.StringIO(), as_json=False) == 0
 
 
 def test_a_ledger_that_does_not_add_up_is_seen_at_once():

@@ -9,22 +9,23 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
-from secondsight.query.terminal import UUID_START, console_of
+from secondsight.query.terminal import UUID_START, console_of, exit_code
 
 Body = Mapping[str, Any]
 REASONS = (("shed", "shed"), ("quarantined", "quarantined"), ("deadLettered", "dead"))
 
 
 def print_gaps(body: Body, out: TextIO, *, as_json: bool) -> int:
-    """Print a page of gaps, or of stories; return 0."""
+    """Print a page of gaps, or of stories; return 1 where a name that was given is of nothing, else 0."""
+    found = "stories" if body["stories"] else "gaps"
     if as_json:
         out.write(json.dumps(body, indent=2) + "\n")
-        return 0
+        return exit_code(body, found)
     console = console_of(out)
     if body["gaps"] or body["stories"]:
         console.print(gap_table(body["gaps"]) if body["stories"] is None else story_table(body["stories"]))
     console.print(gap_line(body), style="dim", highlight=False)
-    return 0
+    return exit_code(body, found)
 
 
 def gap_table(found: Sequence[Body]) -> Table:
@@ -95,17 +96,19 @@ def _style(one: Body) -> str:
 
 
 def print_ledger(body: Body, out: TextIO, *, as_json: bool) -> int:
-    """Print a page of the ledger; return 1 where something does not add up, else 0."""
+    """Print a page of the ledger; return 1 where something does not add up or a name is of nothing, else 0."""
     if as_json:
         out.write(json.dumps(body, indent=2) + "\n")
     else:
         console = console_of(out)
-        console.print(ledger_table(body))
+        if body["entries"]:
+            console.print(ledger_table(body))
         if body.get("short"):
             console.print(short_table(body["short"]))
         console.print(ledger_line(body), style="dim", highlight=False)
     is_lost = any(one["state"] == "lost" for one in body.get("short", ()))
-    return 0 if all(entry["balanced"] for entry in body["entries"]) and not is_lost else 1
+    is_whole = all(entry["balanced"] for entry in body["entries"]) and not is_lost
+    return exit_code(body, "entries") if is_whole else 1
 
 
 def short_table(found: Sequence[Body]) -> Table:
@@ -153,7 +156,7 @@ def ledger_line(body: Body) -> str:
     spooled = f"; {records:,} records wait in spools of these hosts" if records else ""
     lost = sum(one["state"] == "lost" for one in body.get("short", ()))
     said = f"; of {body['said']:,} that agents said {lost} are not whole" if body.get("said") else ""
-    balance = f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up"
+    balance = f"{shown}; {wrong} do not add up" if wrong else f"{shown}; all add up" if entries else "nothing was told"
     return "; ".join([balance + said + spooled, *body.get("warnings", ())])
 
 

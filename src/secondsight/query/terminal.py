@@ -72,7 +72,7 @@ def query_command(arguments: Namespace, out: TextIO) -> int:
 
 def exit_code(body: Body, found: str) -> int:
     """Return 1 where nothing was found because a name that was given is of nothing, as a script wants to know."""
-    return int(not body[found] and any(text.startswith(NO_SUCH) for text in body["warnings"]))
+    return int(not body[found] and any(text.startswith(NO_SUCH) for text in body.get("warnings", ())))
 
 
 def console_of(out: TextIO) -> Console:
