@@ -302,7 +302,7 @@ def test_of_a_name_of_nothing_no_ledger_adds_up():
     assert print_ledger(told, out, as_json=False) == 1
     assert "nothing was told; there is no cluster 'c11'" in " ".join(out.getvalue().split())
     assert print_ledger({**told, "warnings": []}, io.StringIO(), as_json=False) == 0
-    gaps = {"gaps": [], "stories": None, "total": 0, "warnings": told["warnings"]}
+    gaps = {"gaps": [], "stories": None, "total": 0, "reasons": {}, "warnings": told["warnings"]}
     assert [print_gaps(gaps, io.StringIO(), as_json=as_json) for as_json in (False, True)] == [1, 1]
     assert print_gaps({**gaps, "warnings": []}, io.StringIO(), as_json=False) == 0
 
