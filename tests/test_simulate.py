@@ -1,5 +1,7 @@
 """The simulator: the same twice, plausible, and incidents that show in what is measured."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +16,7 @@ from secondsight.agent.simulate.cluster import (
     host_name,
 )
 from secondsight.agent.simulate.contents import HostContents
+from secondsight.agent.simulate.fleet import _keep_counters, _take_counters
 from secondsight.agent.simulate.incidents import INCIDENTS, incident_named
 from secondsight.agent.simulate.jobs import job_at, load_of
 from secondsight.agent.simulate.machines import BOARDS, H100
@@ -99,6 +102,19 @@ def test_counters_go_on_over_a_stop() -> None:
         assert (first.gpu[name] >= last.gpu[name]).all(), name
         assert (first.gpu[name] <= last.gpu[name] + 1000).all(), name
     assert (first.network_receive_bytes >= last.network_receive_bytes).all()
+
+
+@pytest.mark.parametrize("damage", [b"", b"no archive", b"PK\x03\x04 half of one"])
+def test_counters_that_cannot_be_read_begin_anew(tmp_path: Path, damage: bytes) -> None:
+    path, stopped, again = tmp_path / "counters.npz", SimulatedCluster(spec(), START), SimulatedCluster(spec(), START)
+    stopped.advance(START)
+    _keep_counters(path, stopped)
+    _take_counters(path, again)
+    for name, values in stopped.counters().items():
+        np.testing.assert_array_equal(values, again.counters()[name])
+    path.write_bytes(damage)
+    _take_counters(path, again)
+    assert [each.name for each in tmp_path.iterdir()] == ["counters.npz"]
 
 
 def test_energy_is_the_sum_of_power() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -126,13 +127,12 @@ def run_fleet(config: FleetConfig, clock: Clock, stop: threading.Event) -> None:
         _live(fleet, lanes, now)
     finally:
         stop.set()
-        for lane in lanes:
-            counted: dict[str, Any] = lane.cluster.counters()
-            np.savez(_counters_path(config, lane.spec), **counted)
         for thread in threads:
             thread.join(config.stop_seconds)
         for outlet, thread in zip(outlets, threads[:-1], strict=True):
             _end(config, outlet, thread)
+        for lane in lanes:
+            _keep_counters(_counters_path(config, lane.spec), lane.cluster)
 
 
 def frames_of(
@@ -171,10 +171,8 @@ def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clo
     """Return a lane; its cluster goes on where its past of `before_seconds` ends, and where an earlier run ended."""
     spec = config.spec(position, is_past=name == PAST)
     cluster = SimulatedCluster(spec, second, SETTLE_SECONDS + before_seconds)
-    counted = _counters_path(config, spec)
-    if counted.exists() and name == LIVE:
-        with np.load(counted) as kept:
-            cluster.count_on(kept)
+    if name == LIVE:
+        _take_counters(_counters_path(config, spec), cluster)
     lane = _Lane(spec, cluster, HostContents(spec, load_catalog()), _outlet(config, position, name, clock))
     lane.outlet.open.set()
     if any(incident.name == NETWORK_PARTITION for incident in spec.incidents):
@@ -185,6 +183,24 @@ def _lane(config: FleetConfig, position: int, name: str, second: int, clock: Clo
 
 def _counters_path(config: FleetConfig, spec: ClusterSpec) -> Path:
     return config.spool_dir / spec.name / "counters.npz"
+
+
+def _keep_counters(path: Path, cluster: SimulatedCluster) -> None:
+    counted: dict[str, Any] = cluster.counters()
+    written = path.with_suffix(".new.npz")
+    np.savez(written, **counted)
+    written.replace(path)
+
+
+def _take_counters(path: Path, cluster: SimulatedCluster) -> None:
+    """Let a cluster count on from a file; one that cannot be read is as none, and counting begins anew."""
+    if not path.exists():
+        return
+    try:
+        with path.open("rb") as file, np.load(file) as kept:
+            cluster.count_on(kept)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        logger.warning("%s cannot be read, counters begin anew: %s", path, error)
 
 
 def _outlet(config: FleetConfig, position: int, name: str, clock: Clock) -> _Outlet:
