@@ -147,15 +147,19 @@ class Roller:
             self._kept = self._load_seen()
             self._unpooled = self._load_unpooled()
             self._seen = dict(self._kept)
-        made, written = 0, written_through(self._store)
+        keeps = self._clock.monotonic_seconds() - self._kept_at >= SEEN_SECONDS
+        written = written_through(self._store) if keeps else {}  # asked for before it is looked for changes
+        made, newest = 0, newest_blocks(self._store)
         for level in LEVELS:
-            newest = newest_blocks(self._store)
+            before = made
             for kind in EntityKind:
                 self._look((kind, level), self._seen, newest)
                 made += self._make_due((kind, level), stop)
+            if made > before:
+                newest = newest_blocks(self._store)
         made += self._pool_some()
         self.metrics.gauge("rollup_windows_waiting", self.waiting)
-        if self._clock.monotonic_seconds() - self._kept_at >= SEEN_SECONDS:
+        if keeps:
             self._keep(self._seen, written)
         return made
 
