@@ -5,8 +5,8 @@ unmerged (rewrites). All of it is read under a scope, and kept per scope for a m
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, replace
-from threading import Lock
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock
 from typing import Any
 from weakref import ref
 
@@ -58,6 +58,20 @@ class Progress:
     collectors: int
 
 
+@dataclass(slots=True, eq=False)
+class _Making:
+    """What one thread makes for all who ask for it.
+
+    Attributes:
+        since: When it began, monotonic seconds.
+    """
+
+    since: float
+    ended: Event = field(default_factory=Event)
+    is_made: bool = False
+    value: Any = None
+
+
 class Inventory:
     """Reads the small tables and remembers them per scope; safe from several threads.
 
@@ -79,6 +93,7 @@ class Inventory:
         self._manners = manners
         self._lock = Lock()
         self._kept: dict[Hashable, tuple[float, Any]] = {}
+        self._making: dict[Hashable, _Making] = {}
         self._derived: dict[Hashable, tuple[tuple[Any, ...], Any]] = {}
 
     def expected(self, kind: EntityKind, filters: Filters, scope: Scope) -> Any:
@@ -154,19 +169,38 @@ class Inventory:
         return found[1] if found is not None and self._clock.monotonic_seconds() - found[0] < seconds else None
 
     def remember(self, key: Hashable, seconds: float, make: Callable[[], Any]) -> Any:
-        """Return what was made for a key less than `seconds` ago, or make it now."""
+        """Return what was begun to be made for a key less than `seconds` ago, or make it now.
+
+        Of those who ask while it is made one makes it, and the others wait; where it fails, each makes its own.
+        """
         now = self._clock.monotonic_seconds()
         with self._lock:
-            found = self._kept.get(key)
-        if found is not None and now - found[0] < seconds:
-            return found[1]
-        value = make()
-        with self._lock:
+            found, running = self._kept.get(key), self._making.get(key)
+            mine = _Making(now)
+            if found is not None and now - found[0] < seconds:
+                return found[1]
+            if running is None or now - running.since >= seconds:
+                self._making[key], running = mine, None
+        if running is not None:
+            running.ended.wait()
+            return running.value if running.is_made else make()
+        try:
+            mine.value = make()
+            mine.is_made = True
+        finally:
+            with self._lock:
+                if self._making.get(key) is mine:
+                    del self._making[key]
+                    self._keep(key, mine)
+            mine.ended.set()
+        return mine.value
+
+    def _keep(self, key: Hashable, made: "_Making") -> None:
+        if made.is_made:
             self._kept.pop(key, None)
-            self._kept[key] = (now, value)
+            self._kept[key] = (made.since, made.value)
             while len(self._kept) > KEPT_ENTRIES:
                 self._kept.pop(next(iter(self._kept)))
-        return value
 
     def derive(self, sources: tuple[Any, ...], key: Hashable, make: Callable[[], Any]) -> Any:
         """Return what was made of the very same tables, or make it now.
@@ -192,12 +226,14 @@ class Inventory:
         """Make anew what was made for a key, when it is next asked for."""
         with self._lock:
             self._kept.pop(key, None)
+            self._making.pop(key, None)
 
     def forget_kind(self, kind: str) -> None:
         """Make anew all that was made for keys whose first part is `kind`."""
         with self._lock:
-            for key in [each for each in self._kept if isinstance(each, tuple) and each[0] == kind]:
-                del self._kept[key]
+            for known in (self._kept, self._making):
+                for key in [each for each in known if isinstance(each, tuple) and each[0] == kind]:
+                    del known[key]
 
     def read(self, statement: Statement) -> Any:
         """Run a statement of this package.
