@@ -187,6 +187,21 @@ class StoreContract:
             ("it's \\ \n é", "\t", times[2], times[2], 2**32 - 1, [("x", 2), ("y", 3)], [], [3], str(2**128 - 1)),
         ]
 
+    def test_columns_that_hold_nothing_come_back_so(self, writer: Store, reader: Store) -> None:
+        spec = composite_table()
+        self.make(writer, spec)
+        nothing = MapColumn(np.zeros(0, np.int64), np.zeros(0, np.int64), (), np.zeros(0, np.uint32))
+        columns: dict[str, ColumnValues] = {
+            "i": np.arange(2, dtype=np.uint8),
+            "name": DictionaryColumn(np.zeros(2, np.int32), [""]),
+            "counts": nothing,
+        }
+        writer.insert(spec.name, arrow_table(spec, columns))
+        assert rows(reader, "SELECT i, name, counts FROM composites ORDER BY i") == [
+            {"i": 0, "name": "", "counts": []},
+            {"i": 1, "name": "", "counts": []},
+        ]
+
     def test_an_empty_insert_is_nothing(self, writer: Store, reader: Store, gpu: TableSpec) -> None:
         writer.insert(gpu.name, raw_row(gpu, 1, 1).slice(0, 0))
         assert rows(reader, "SELECT count() AS n FROM gpu_1s") == [{"n": 0}]

@@ -2,6 +2,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from secondsight.store.rows import (
     arrow_table,
     constant,
 )
-from secondsight.store.statement import insert_statement, is_read
+from secondsight.store.statement import insert_statement, is_read, without_blanks
 from store_contract import composite_table
 
 SPEC = composite_table()
@@ -58,6 +59,22 @@ def test_texts_by_code_stay_a_dictionary() -> None:
     got = arrow_table(SPEC, {"name": DictionaryColumn(np.array([1, 0], np.int32), ["x", "y"])})["name"]
     assert (str(got.type.value_type), got.to_pylist()) == ("string", ["y", "x"])
     assert arrow_table(SPEC, {"name": constant("z", 2)})["name"].to_pylist() == ["z", "z"]
+
+
+def test_columns_that_hold_nothing_are_left_to_the_engine() -> None:
+    nothing = MapColumn(np.zeros(0, np.int64), np.zeros(0, np.int64), (), np.zeros(0, np.uint32))
+    some = MapColumn(np.array([1]), np.array([0]), ("k",), np.array([7], np.uint32))
+    blank, number = constant("", 2), {"i": np.zeros(2, np.int32)}
+    for columns, kept in (
+        ({"name": blank, "counts": nothing, **number}, ["i"]),
+        ({"name": constant("z", 2), "counts": some, **number}, ["name", "counts", "i"]),
+        ({"name": DictionaryColumn(np.array([1, 0], np.int32), ["", "y"]), **number}, ["name", "i"]),
+        ({"text": ["", ""], **number}, ["text", "i"]),
+        ({"name": blank}, ["name"]),
+    ):
+        assert without_blanks(arrow_table(SPEC, columns)).column_names == kept
+    lacking = pa.table({"name": pa.array(["", None]).dictionary_encode(), "i": [1, 2]})
+    assert without_blanks(lacking).column_names == ["name", "i"]
 
 
 def test_times_are_instants() -> None:

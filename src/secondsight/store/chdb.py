@@ -33,6 +33,7 @@ from secondsight.store.statement import (
     kill_after_seconds,
     kill_statement,
     marked,
+    without_blanks,
 )
 from secondsight.store.tail import Tail
 from secondsight.store.watchdog import Watchdog
@@ -112,7 +113,8 @@ class ChdbStore:
             return
         rows = data.unify_dictionaries().combine_chunks()
         with self._writing() as connection, self._telling(table, rows):
-            connection.insert(insert_statement(table, rows.schema), rows, settings or {})
+            said = without_blanks(rows)
+            connection.insert(insert_statement(table, said.schema), said, settings or {})
 
     def query(
         self,

@@ -21,6 +21,7 @@ WAIT_FOR_READER_SECONDS = 30.0
 ANSWER_GRACE_SECONDS = 5.0
 """How long an answer may be on its way after its deadline."""
 
+_BLANK = pa.array([""])
 _READS = re.compile(
     r"\A(?:\s+|--[^\n]*\n|/\*.*?\*/)*\(*\s*(?:SELECT|WITH|EXPLAIN|SHOW|DESCRIBE|DESC|EXISTS)\b",
     re.IGNORECASE | re.DOTALL,
@@ -60,6 +61,21 @@ def insert_statement(table: str, schema: pa.Schema) -> str:
     columns = ", ".join(quoted(name) for name in expressions)
     values = ", ".join(expressions.values())
     return f"INSERT INTO {quoted(table)} ({columns}) SELECT {values} FROM Python({ROWS})"  # noqa: S608 - all quoted
+
+
+def without_blanks(rows: pa.Table) -> pa.Table:
+    """Return rows without the columns of codes and maps that hold nothing: the engine fills them in for less."""
+    blank = [name for name in rows.column_names if all(map(_is_blank, rows.column(name).chunks))]
+    return rows if len(blank) == rows.num_columns else rows.drop_columns(blank)
+
+
+def _is_blank(values: pa.Array) -> bool:
+    """Tell whether a column holds what columns that are not given hold."""
+    if values.null_count:
+        return False
+    if pa.types.is_dictionary(values.type):
+        return bool(values.dictionary.equals(_BLANK))
+    return bool(pa.types.is_map(values.type) and values.offsets[0] == values.offsets[-1])
 
 
 def _expressions(names: list[str]) -> dict[str, str]:
