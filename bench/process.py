@@ -133,7 +133,7 @@ def staged(processor: Processor, times: dict[str, float]) -> None:
 
         setattr(owner, name, outer)
 
-    timed(processor._intake, "_decode", "decode")
+    timed(processor._intake, "_decode_waiting", "decode")
     timed(processor._intake, "_take_together", "stacks")
     timed(processor._intake._applier, "apply", "cells")
     timed(processor.world, "write_raw", "raw_rows")

@@ -110,8 +110,7 @@ class Intake:
             Retryable: The log or the store is away; call again, after further records or none.
         """
         batch = Batch()
-        for record in self._waiting:
-            self._decode(record, batch)
+        self._decode_waiting(batch)
         for alike, members in batch.stacks.items():
             for first in range(0, len(members), MAX_MEMBERS):
                 self._take_together(alike, members[first : first + MAX_MEMBERS], batch)
@@ -148,6 +147,10 @@ class Intake:
             world.frontiers[partition] = max(world.log_ms(partition), record.append_time_ms)
             world.positions[partition] = record.offset + 1
         self._waiting = []
+
+    def _decode_waiting(self, batch: Batch) -> None:
+        for record in self._waiting:
+            self._decode(record, batch)
 
     def _decode(self, record: LogRecord, batch: Batch) -> None:
         position = Position(record.partition, record.offset, record.append_time_ms)
