@@ -1,13 +1,18 @@
 """Say what the phrases of a question mean together: metrics, events, and which nouns belong to which word."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from secondsight.ask.known import NAMED_COLUMNS
+from secondsight.ask.question import Bucket
+from secondsight.ask.timetokens import UNITS
+from secondsight.ask.timewords import TimeFound
 from secondsight.ask.tokens import Token
-from secondsight.ask.vocabulary import Match
+from secondsight.ask.vocabulary import Match, Vocabulary
 
 SPELT = frozenset({"two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twenty", "fifteen"})
+_PIECES = frozenset({"hour", "day", "week", "month", "quarter"})
 _GROUPED = frozenset({*NAMED_COLUMNS, "kind", "code", "severity"})
 
 
@@ -88,3 +93,46 @@ def _is_numbered(match: Match, tokens: Sequence[Token]) -> bool:
 
 def _is_joining(match: Match, tokens: Sequence[Token]) -> bool:
     return all(token.word in ("and", ",", "or") for token in tokens[match.start : match.end])
+
+
+def zone_named(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
+    """Return the zone that a question names itself: a place before or after `time`, or a zone's own name."""
+    for token in tokens:
+        if is_zone_name(token.text):
+            return token.text
+    for match in vocabulary.matches(tokens):
+        named = next((term.value for term in match.terms if term.table == "zone"), "")
+        near = {token.word for token in tokens[max(match.start - 2, 0) : match.end + 2]}
+        if named and (near & {"time", "in", "zone", "timezone", "local"} or named == "UTC"):
+            return named
+    return ""
+
+
+def is_zone_name(text: str) -> bool:
+    """Tell whether a word is the name of a time zone, as `Europe/Berlin` is."""
+    return bool(re.fullmatch(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+(/[A-Z][A-Za-z_]+)?", text))
+
+
+def limit_of(before: Sequence[Match]) -> str:
+    """Return whether phrases set an upper or a lower limit, "" for none."""
+    return next((term.value for match in before for term in match.terms if term.table == "limit"), "")
+
+
+def unit_at(index: int, matches: Sequence[Match]) -> str:
+    """Return the unit whose phrase begins at a token, or ""."""
+    return next((t.value for m in matches if m.start == index for t in m.terms if t.table == "unit"), "")
+
+
+def inside(index: int, matches: Sequence[Match]) -> bool:
+    """Tell whether a token is part of a phrase."""
+    return any(match.start <= index < match.end for match in matches)
+
+
+def piece_of(times: Sequence[TimeFound], tokens: Sequence[Token]) -> Bucket | None:
+    """Return the pieces of `each of the last 4 weeks`."""
+    for found in times:
+        before = [token.word for token in tokens[max(found.start - 3, 0) : found.start]]
+        unit = UNITS.get(tokens[found.end - 1].word, "")
+        if unit in _PIECES and (before[-2:] == ["each", "of"] or before[-3:] == ["each", "of", "the"]):
+            return Bucket(unit)
+    return None

@@ -9,9 +9,21 @@ from dataclasses import dataclass, field
 
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.known import NAMED_COLUMNS, Known
-from secondsight.ask.links import SPELT, events_of, links_of, metrics_of, terms_of
+from secondsight.ask.links import (
+    SPELT,
+    events_of,
+    inside,
+    is_zone_name,
+    limit_of,
+    links_of,
+    metrics_of,
+    piece_of,
+    terms_of,
+    unit_at,
+    zone_named,
+)
 from secondsight.ask.question import ERROR_EVENTS, Bucket, Range, Ranking
-from secondsight.ask.timetokens import NUMBERS, UNITS
+from secondsight.ask.timetokens import NTH, NUMBERS, OF_TIME, UNITS
 from secondsight.ask.timewords import TimeFound, TimeReader
 from secondsight.ask.tokens import Token, tokenise
 from secondsight.ask.vocabulary import Match, Vocabulary
@@ -22,7 +34,6 @@ _ROWS_MAXIMUM = 1_000
 _COUNTED = frozenset({"noun", "rank", "event"})
 _NEWEST = frozenset({"recent", ERROR_EVENTS})
 """What a number before it counts: `5 hosts`, `the 10 most recent errors`."""
-_PIECES = frozenset({"hour", "day", "week", "month", "quarter"})
 _LEFT_OUT = frozenset({"except", "excluding", "without", "exclude", "not", "outside", "besides"})
 """Words before a name that leave it out."""
 
@@ -95,7 +106,7 @@ def read(text: str, known: Known, vocabulary: Vocabulary, zone: str, now_ms: int
     names = known.words()
     tokens = tokenise(text, names, vocabulary.joined, vocabulary.loose)
     tokens, read_as = vocabulary.correct(tokens, names)
-    chosen = _zone(tokens, vocabulary) or zone
+    chosen = zone_named(tokens, vocabulary) or zone
     times = TimeReader(tokens, Calendar(zone_of(chosen), now_ms)).read()
     return _Reader(text, tokens, times, known, vocabulary, chosen, now_ms).reading(read_as)
 
@@ -160,7 +171,7 @@ class _Reader:
             day_kinds=tuple(days) if len(days) > 1 else (),
             future=any(found.stretch.future for found in self._times),
             backwards=any(found.stretch.backwards for found in self._times),
-            bucket=Bucket(terms["bucket"][0]) if "bucket" in terms else self._each_of(),
+            bucket=Bucket(terms["bucket"][0]) if "bucket" in terms else piece_of(self._times, self._tokens),
             ranking=self._ranking(terms),
             limits=tuple(self._limits),
             units=self._units(matches),
@@ -169,15 +180,6 @@ class _Reader:
             unknown=self._unknown(matches),
             read_as=read_as,
         )
-
-    def _each_of(self) -> Bucket | None:
-        """Return the pieces of `each of the last 4 weeks`."""
-        for found in self._times:
-            before = [token.word for token in self._tokens[max(found.start - 3, 0) : found.start]]
-            unit = UNITS.get(self._word(found.end - 1), "")
-            if unit in _PIECES and (before[-2:] == ["each", "of"] or before[-3:] == ["each", "of", "the"]):
-                return Bucket(unit)
-        return None
 
     def _take_names(self) -> None:
         for index, token in enumerate(self._tokens):
@@ -288,11 +290,11 @@ class _Reader:
     def _take_numbers(self, matches: Sequence[Match]) -> None:
         ends = {match.end: match for match in matches}
         for index, token in enumerate(self._tokens):
-            if index in self._taken or _inside(index, matches):
+            if index in self._taken or inside(index, matches):
                 continue
             if token.kind == "number":
                 self._take_number(index, token, ends, matches)
-            elif token.word in NUMBERS and _unit_at(index + 1, matches):
+            elif token.word in NUMBERS and unit_at(index + 1, matches):
                 self._take_spelt(index, token, ends, matches)
             elif token.kind in ("ordinal", "moment", "date", "clock"):
                 self._left.append(token.text)
@@ -300,7 +302,7 @@ class _Reader:
     def _take_number(self, index: int, token: Token, ends: Mapping[int, Match], matches: Sequence[Match]) -> None:
         before = [ends[at] for at in range(index, index - _LIMIT_WORDS_BETWEEN, -1) if at in ends]
         tables = {term.table for match in before for term in match.terms}
-        limit, unit = _limit_of(before), _unit_at(index + 1, matches)
+        limit, unit = limit_of(before), unit_at(index + 1, matches)
         if limit or (unit and not self._is_after_rank(index)):
             self._limits.append(Limit(limit != "below", float(token.word), unit))
         elif self._is_code(index):
@@ -312,9 +314,9 @@ class _Reader:
 
     def _take_spelt(self, index: int, token: Token, ends: Mapping[int, Match], matches: Sequence[Match]) -> None:
         """Take a limit whose number is a word: `for more than an hour`."""
-        limit = _limit_of([ends[index]] if index in ends else [])
+        limit = limit_of([ends[index]] if index in ends else [])
         if limit:
-            self._limits.append(Limit(limit != "below", NUMBERS[token.word], _unit_at(index + 1, matches)))
+            self._limits.append(Limit(limit != "below", NUMBERS[token.word], unit_at(index + 1, matches)))
 
     def _is_row_count(self, token: Token) -> bool:
         """Tell whether a number can say how many rows are wanted: a whole one without a sign, and not none."""
@@ -377,43 +379,24 @@ class _Reader:
             for index, token in enumerate(self._tokens)
             if token.kind == "word"
             and index not in self._taken
-            and not _inside(index, matches)
+            and not inside(index, matches)
             and not self._vocabulary.is_plain(token.word)
-            and not _is_zone_name(token.text)
+            and not is_zone_name(token.text)
             and len(token.word) > 1
         )
-        return (*words, *self._no_codes, *self._left)
+        return (*words, *self._no_codes, *self._left, *self._stray_times(matches))
+
+    def _stray_times(self, matches: Sequence[Match]) -> tuple[str, ...]:
+        """Return words of time that no stretch of time was made of: `two Mondays ago`, `the second week of May`."""
+        return tuple(
+            token.text
+            for index, token in enumerate(self._tokens)
+            if index not in self._taken
+            and (
+                (token.word in OF_TIME and not inside(index, matches))
+                or (token.word in NTH and self._word(index + 1) in UNITS and self._word(index + 2) == "of")
+            )
+        )
 
     def _word(self, index: int) -> str:
         return self._tokens[index].word if 0 <= index < len(self._tokens) else ""
-
-
-def _zone(tokens: Sequence[Token], vocabulary: Vocabulary) -> str:
-    """Return the zone that a question names itself: a place before or after `time`, or a zone's own name."""
-    for token in tokens:
-        if _is_zone_name(token.text):
-            return token.text
-    for match in vocabulary.matches(tokens):
-        named = next((term.value for term in match.terms if term.table == "zone"), "")
-        near = {token.word for token in tokens[max(match.start - 2, 0) : match.end + 2]}
-        if named and (near & {"time", "in", "zone", "timezone", "local"} or named == "UTC"):
-            return named
-    return ""
-
-
-def _is_zone_name(text: str) -> bool:
-    return bool(re.fullmatch(r"[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+(/[A-Z][A-Za-z_]+)?", text))
-
-
-def _limit_of(before: Sequence[Match]) -> str:
-    """Return whether phrases set an upper or a lower limit, "" for none."""
-    return next((term.value for match in before for term in match.terms if term.table == "limit"), "")
-
-
-def _unit_at(index: int, matches: Sequence[Match]) -> str:
-    """Return the unit whose phrase begins at a token, or ""."""
-    return next((t.value for m in matches if m.start == index for t in m.terms if t.table == "unit"), "")
-
-
-def _inside(index: int, matches: Sequence[Match]) -> bool:
-    return any(match.start <= index < match.end for match in matches)

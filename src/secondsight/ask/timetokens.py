@@ -42,8 +42,18 @@ _MONTHS = [
 MONTHS: dict[str, int] = {form: index for index, name in enumerate(_MONTHS, 1) for form in (name, name[:3])} | {
     "sept": 9
 }
+ORDINALS: dict[str, int] = {
+    name: number
+    for number, name in enumerate(
+        ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"), 1
+    )
+}
 PARTS: dict[str, tuple[int, int]] = {"morning": (6, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (22, 30)}
 """Part of a day -> its hours; a night ends on the next day."""
+OF_TIME = frozenset({"ago", "yesterday", "today", "tomorrow", "tonight", *PARTS, *(f"{part}s" for part in PARTS)}) | {
+    word for word in (*WEEKDAYS, *MONTHS) if len(word) > 3
+}
+NTH = frozenset({"first", "second", "third", "fourth", "fifth"})
 CLOCK_MINUTES = 5
 """A clock time means so many minutes from it."""
 LAST = frozenset({"last", "past", "previous", "trailing", "rolling"})
@@ -90,6 +100,8 @@ class TimeTokens:
 
     def _day_number(self, at: int) -> int | None:
         token = self._token(at)
+        if self._word(at) in ORDINALS and self._word(at + 1) == "of" and self._word(at + 2) in MONTHS:
+            return ORDINALS[self._word(at)]
         if token is None or not re.fullmatch(r"\d{1,2}", token.word):
             return None
         return int(token.word) if 1 <= int(token.word) <= 31 else None

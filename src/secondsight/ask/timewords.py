@@ -5,7 +5,7 @@ Nothing here knows of questions; it turns words into stretches of time, with the
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from secondsight.ask.calendar import HOUR_MS, Calendar, Stretch
 from secondsight.ask.onetime import OneTimeReader, day_and_clock
@@ -13,6 +13,8 @@ from secondsight.ask.timetokens import PARTS, UNITS, WEEKDAYS, Read
 
 LIFE_DAYS = 400
 """So far back a question looks that asks for the whole life of something."""
+_NTH = {"first": 1, "second": 2, "third": 3, "fourth": 4, "last": -1}
+_PIECE_DAYS = {"week": 7, "day": 1}
 _STARTS = frozenset({"start", "started", "starts", "began", "begun", "beginning", "launch", "launched", "submitted"})
 _THEM = frozenset({"it", "its", "they", "their", "job", "jobs", "run", "training", "gpu", "host", "node", "cluster"})
 _OF_THEM = _THEM | {"the", "this", "that", "these", "those", "was", "were", "has", "have", "had", "been", "first"}
@@ -46,6 +48,7 @@ class TimeReader(OneTimeReader):
     def _range(self, at: int) -> Read | None:
         for reader in (
             self._since,
+            self._piece_of_month,
             self._night_between,
             self._days_of_month,
             self._from_to,
@@ -85,6 +88,24 @@ class TimeReader(OneTimeReader):
         if not unit or words[0] not in ("beginning", "start") or words[1] != "of":
             return None
         return self._words.index(words[2], at) - at, Read(1, self._calendar.unit(unit, 0))
+
+    def _piece_of_month(self, at: int) -> Read | None:
+        """`the second week of May`, `the last day of October`: seven days, or one, counted from its start or end."""
+        number, days = _NTH.get(self._word(at)), _PIECE_DAYS.get(self._word(at + 1))
+        whole = self._month(at + 3) if number and days and self._word(at + 2) == "of" else None
+        if whole is None or number is None or days is None:
+            return None
+        month = self._calendar.months(*self._month_at(whole.stretch))
+        first, end = (self._date_of(ms) for ms in (month.from_ms, month.to_ms))
+        start = end - timedelta(days=days) if number < 0 else first + timedelta(days=days * (number - 1))
+        return Read(3 + whole.count, self._clipped(self._calendar.days(start, min(days, (end - start).days))))
+
+    def _month_at(self, stretch: Stretch) -> tuple[int, int]:
+        first = self._date_of(stretch.from_ms)
+        return first.year, first.month
+
+    def _date_of(self, time_ms: int) -> date:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(self._calendar.zone).date()
 
     def _night_between(self, at: int) -> Read | None:
         """`the night from 18 to 19 November`: from the evening of the one to the morning of the other."""
@@ -152,7 +173,7 @@ class TimeReader(OneTimeReader):
         if self._word(at) not in ("week", "weeks") or self._word(at + 1) not in ("of", "from", "starting", "beginning"):
             return self._second_week(at)
         found = self._inner(at + 2)
-        if found is None:
+        if found is None or found[1].stretch.to_ms - found[1].stretch.from_ms > 26 * HOUR_MS:
             return None
         skipped, one = found
         return Read(2 + skipped + one.count, self._week_of(one.stretch))

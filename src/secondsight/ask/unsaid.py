@@ -16,6 +16,7 @@ _ALL = frozenset({"the", "our", "my", "all", "of", "these", "those"})
 _DENIALS = frozenset(
     {"not", "never", "haven't", "hasn't", "didn't", "don't", "doesn't", "isn't", "aren't", "wasn't", "weren't"}
 )
+_SPANS = frozenset({"time", "hour", "hours", "day", "week", "month", "quarter", "period", "date", "weekday", "range"})
 _HOW_OFTEN = (("how", "many", "times"), ("how", "often"), ("number", "of", "times"))
 
 
@@ -77,6 +78,14 @@ def _uncomputed(reading: Reading, question: Question) -> bool:
     return reading.has("uncomputed")
 
 
+def _same_time(reading: Reading, question: Question) -> bool:
+    """Tell whether a range is named by another one: `the same hour yesterday`."""
+    words = reading.words
+    return question.kind is Kind.PERIODS and any(
+        word == "same" and words[at + 1 : at + 2] and words[at + 1] in _SPANS for at, word in enumerate(words)
+    )
+
+
 def _running_total(reading: Reading, question: Question) -> bool:
     return "cumulative" in reading.words and question.bucket is not None
 
@@ -130,6 +139,11 @@ _LACKS: tuple[tuple[Callable[[Reading, Question], bool], str, tuple[str, ...]], 
         _uncomputed,
         "That is not computed here; the figures it is made of are. Which of them?",
         ("energy by team", "GPU-hours by team"),
+    ),
+    (
+        _same_time,
+        "From when to when is the other range? Name both.",
+        ("this week and last week", "today and yesterday between 8:00 and 12:00"),
     ),
     (_running_total, "Running totals are not computed here. The increase of each piece?", ("energy by day",)),
     (_how_high, "Above or below what? Name the limit.", ("GPUs above 80 °C", "hosts below 20 % utilisation")),
