@@ -204,19 +204,19 @@ def test_rollups_and_events_are_copied_and_the_newest_version_counts(rig: Rig) -
         "entity": "GPU-a",
         "window_start": START_MS,
     }
-    rig.insert([window | {"samples": 30, "version": 1}], "gpu_30s")
+    rig.insert([window | {"samples": 10, "version": 1}], "gpu_30s")
     rig.insert([window | {"samples": 29, "version": 1, "gpu_power_watts_sum": (1 << 63) + 1}], "gpu_5m")
     event = {**window, "event_time": START_MS, "kind": "gpu", "metric": "xid", "code": -1, "event_version": 1}
     del event["window_start"]
     rig.insert([event], "events")
     for table in ("gpu_30s", "gpu_5m", "events"):
         assert rig.copy(table) == 1
-    rig.insert([window | {"samples": 10, "version": 3}], "gpu_30s")
+    rig.insert([window | {"samples": 30, "version": 3}], "gpu_30s")
     rig.store.query("TRUNCATE TABLE events")
     rig.insert([event | {"severity": "older", "event_version": 0}], "events")
     for table in ("gpu_30s", "events"):
         rig.copy(table)
-    assert [row["samples"] for row in rig.in_lake("gpu_30s")] == [10]
+    assert [row["samples"] for row in rig.in_lake("gpu_30s")] == [30]
     assert [row.get("severity") for row in rig.in_lake("events")] == [None]
     assert rig.in_lake("gpu_5m") == rig.in_store("gpu_5m")
 

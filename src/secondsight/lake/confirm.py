@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 
 from secondsight.contracts import Store
-from secondsight.lake.hot import slice_marks
+from secondsight.lake.hot import slice_marks, slice_windows
 from secondsight.lake.layout import LakeTable, Slice
+from secondsight.lake.lesser import window_columns
 from secondsight.lake.rows import Mark
 from secondsight.lake.stored import overlapping_files
 from secondsight.lake.summary import copied_of
@@ -44,7 +45,8 @@ def confirmed(store: Store, lake: Lake, table: LakeTable, start_ms: int, end_ms:
 def confirmation(store: Store, lake: Lake, table: LakeTable, start_ms: int, end_ms: int) -> Confirmation:
     """Compare a range of a table in the hot store with the lake.
 
-    Counts and versions of each slice's rows must be those that were copied, and the live files must hold as many rows.
+    Counts and versions of each slice's rows must be those that were copied, and the live files must hold as many rows,
+    or one of each window where these are rollups: of windows that the lake knew more of it did not take all.
 
     Raises:
         Retryable: The hot store or the lake is away.
@@ -61,10 +63,14 @@ def confirmation(store: Store, lake: Lake, table: LakeTable, start_ms: int, end_
         return Confirmation(tuple(now), rows)
     marks = copied_of(found, table).marks
     lacking = [each for each, mark in now.items() if marks.get(each) != mark]
-    lacking += [each for each, mark in now.items() if each not in lacking and _held(found, table, each) < mark.rows]
+    lacking += [
+        each for each, mark in now.items() if each not in lacking and not _is_held(store, found, table, each, mark)
+    ]
     return Confirmation(tuple(sorted(lacking)), rows)
 
 
-def _held(found: Table, table: LakeTable, wanted: Slice) -> int:
-    """Return how many rows the live files hold that may have rows of a slice."""
-    return sum(file.record_count for file in overlapping_files(found, table, wanted))
+def _is_held(store: Store, found: Table, table: LakeTable, wanted: Slice, mark: Mark) -> bool:
+    """Tell whether the live files that may have rows of a slice hold enough for all of these."""
+    held = sum(file.record_count for file in overlapping_files(found, table, wanted))
+    columns = window_columns(table)
+    return held >= mark.rows or bool(columns and held >= slice_windows(store, table, wanted, columns))

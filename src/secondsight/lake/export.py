@@ -289,6 +289,14 @@ class _Batch:
         count("lake_bytes_written_total", self.size_bytes, table=name)
         count("lake_files_added_total", len(added), table=name)
         count("lake_files_replaced_total", len(removed), table=name)
+        if left := sum(made.left for made in self._made):
+            count("lake_rows_left_total", left, table=name)
+            logger.warning(
+                "%d rows of %s were made of less than the lake has of their windows, which stay as they are there;"
+                " rows that came late for them are in finer tables alone, until replay lake brings the others back",
+                left,
+                name,
+            )
 
 
 def _with(jobs: Sequence[Job], wanted: Slice, files: Mapping[str, DataFile]) -> list[Job]:

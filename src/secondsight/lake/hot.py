@@ -92,6 +92,20 @@ def slice_marks(store: Store, table: LakeTable, slices: Sequence[Slice]) -> dict
     return found
 
 
+def slice_windows(store: Store, table: LakeTable, wanted: Slice, columns: Sequence[str]) -> int:
+    """Return how many windows the rows of a slice are of, by columns that tell these apart.
+
+    Raises:
+        Retryable: The store is busy or away.
+    """
+    rows = store.query(
+        f"SELECT uniqExact({', '.join(columns)}) AS windows FROM {quoted(table.name)} WHERE {_within(table)}",  # noqa: S608 - names of the code
+        _parameters(wanted),
+        SETTINGS,
+    ).to_pylist()
+    return int(rows[0]["windows"])
+
+
 def groups_of(store: Store, table: LakeTable, wanted: Slice) -> list[Group]:
     """Return what the rows of a slice are divided into, in the order of their names.
 

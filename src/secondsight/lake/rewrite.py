@@ -24,6 +24,7 @@ from secondsight.contracts import Store
 from secondsight.errors import Retryable
 from secondsight.lake.hot import groups_of, portion_rows, portions
 from secondsight.lake.layout import LakeTable, Slice, period_number
+from secondsight.lake.lesser import without_lesser
 from secondsight.lake.parquet import FileShape, FileWriter, Written
 from secondsight.lake.rows import Mark, lake_rows, mark_of, version_sum
 from secondsight.lake.schema import LakeColumn, arrow_schema, lake_columns
@@ -71,12 +72,14 @@ class Made:
         removed: Those whose place they take.
         marks: What the hot store's rows of each slice said.
         rows: Rows in the files.
+        left: Rows of the hot store that are not in them, as the lake knew more of their windows.
     """
 
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
     marks: dict[Slice, Mark]
     rows: int
+    left: int
 
     @property
     def size_bytes(self) -> int:
@@ -125,10 +128,13 @@ class Rewriter:
             for file in files:
                 stack.callback(file.close)
             groups = merged_groups([*(self._groups(each) for each in job.slices), *(file.groups() for file in files)])
-            rows = 0
+            rows = left = 0
             for bounds in portions(groups, rows_at_once):
                 hot = self._hot_rows(job.slices, bounds, counts)
-                whole = united(self._shape, hot, [file.take_through(bounds) for file in files])
+                known = [file.take_through(bounds) for file in files]
+                taken = None if hot is None else without_lesser(self._shape, hot, known)
+                left += 0 if hot is None or taken is None else hot.num_rows - taken.num_rows
+                whole = united(self._shape, taken, known)
                 rows += whole.num_rows
                 writer.write(whole)
             if not all(file.is_finished() for file in files):
@@ -137,7 +143,7 @@ class Rewriter:
         if sum(file.record_count for file in added) != rows:
             raise Retryable(f"files of {self._shape.name} do not hold the rows that were written to them")
         marks = {each: mark_of(*count) for each, count in counts.items()}
-        return Made(added, job.files, marks, rows)
+        return Made(added, job.files, marks, rows, left)
 
     def _groups(self, wanted: Slice) -> Any:
         return groups_of(self._hot(), self._shape, wanted)
