@@ -20,6 +20,7 @@ from secondsight.agent.kmsg.advice import History, first_action
 from secondsight.agent.kmsg.config import KernelLogConfig
 from secondsight.agent.kmsg.echo import WAIT_MS, WithoutEchoes
 from secondsight.agent.kmsg.findings import NVLINK5_CODES, SXid, Xid, finding_of
+from secondsight.agent.kmsg.line import stated_time_ms
 from secondsight.agent.kmsg.pci import Address, parse_address
 from secondsight.agent.kmsg.reader import KernelLogReader, LogHost
 from secondsight.agent.kmsg.records import Records
@@ -103,6 +104,25 @@ def test_log(case: Path, site: Site, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--rewrite"):
         expected.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(expected.read_text())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "%b %e %H:%M:%S.250000 host kernel: ",
+        "%a %Y-%m-%d %H:%M:%S.250 UTC host kernel: ",
+        "%Y-%m-%d %H:%M:%S.250000 +00:00 host kernel: ",
+        "%Y-%m-%d %H:%M:%S,250 host kernel: ",
+        "%Y-%m-%dT%H:%M:%S.250 host kernel: ",
+        "%Y-%m-%dT%H:%M:%S.250+0000 host kernel: ",
+        "%s.250000 host kernel: ",
+    ],
+)
+def test_times_as_programs_print_them(form: str) -> None:
+    moment = datetime.fromtimestamp(BOOT_MS / 1000, UTC)
+    moment = moment if re.search(r"UTC|\+00", form) else moment.astimezone()
+    line = moment.strftime(form) + "NVRM: Xid (PCI:0000:3b:00): 79"
+    assert stated_time_ms(line, BOOT_MS + 60_000) == BOOT_MS + 250
 
 
 class Gauge:

@@ -20,7 +20,12 @@ _PRIORITY = re.compile(r"<(\d{1,4})>").match
 _MONOTONIC = re.compile(r"\[\s*(\d{1,12})\.(\d{1,9})\]").search
 _DATED = re.compile(r"\[([A-Z][a-z]{2} +[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4})\]").search
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)").search
-_SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d) ").match
+_PLAIN = re.compile(
+    r"(?:[A-Z][a-z]{2} )?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?"
+    r"(?: ?(Z|UTC|[+-]\d\d:?\d\d))?(?![\d:.,])"
+).match
+_EPOCH = re.compile(r"(\d{10})\.(\d{1,9}) ").match
+_SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))? ").match
 _FABRIC_MANAGER = re.compile(r"\[([A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d)\] \[[A-Z]+\] ").match
 _PREFIX_CHARACTERS = 120
 """Times stand at the front of a line; what looks like one later is part of the message."""
@@ -63,7 +68,7 @@ def stated_time_ms(text: str, now_ms: int) -> int | None:
     """
     head = text[:_PREFIX_CHARACTERS]
     try:
-        return _iso_ms(head) or _dated_ms(head) or _syslog_ms(head, now_ms)
+        return _iso_ms(head) or _plain_ms(head) or _dated_ms(head) or _syslog_ms(head, now_ms)
     except (ValueError, OverflowError, OSError):
         return None
 
@@ -79,7 +84,26 @@ def _iso_ms(head: str) -> int | None:
         return None
     zone = "+00:00" if found[3] == "Z" else found[3]
     seconds = datetime.strptime(found[1] + zone, "%Y-%m-%dT%H:%M:%S%z").timestamp()
-    return round(seconds * 1000) + int((found[2] or "0")[:3].ljust(3, "0"))
+    return round(seconds * 1000) + _fraction_ms(found[2])
+
+
+def _plain_ms(head: str) -> int | None:
+    epoch = _EPOCH(head)
+    if epoch is not None:
+        return int(epoch[1]) * 1000 + _fraction_ms(epoch[2])
+    found = _PLAIN(head)
+    if found is None:
+        return None
+    moment, zone = f"{found[1]} {found[2]}", found[4]
+    if zone is None:
+        return _local_ms(moment, "%Y-%m-%d %H:%M:%S") + _fraction_ms(found[3])
+    offset = "+00:00" if zone in ("Z", "UTC") else zone
+    seconds = datetime.strptime(moment + offset, "%Y-%m-%d %H:%M:%S%z").timestamp()
+    return round(seconds * 1000) + _fraction_ms(found[3])
+
+
+def _fraction_ms(digits: str | None) -> int:
+    return int((digits or "0")[:3].ljust(3, "0"))
 
 
 def _dated_ms(head: str) -> int | None:
@@ -100,7 +124,7 @@ def _syslog_ms(head: str, now_ms: int) -> int | None:
         with suppress(ValueError):  # there is no 29 February in it
             time_ms = _local_ms(f"{candidate} {found[1]} {found[2]} {found[3]}", "%Y %b %d %H:%M:%S")
             if time_ms <= now_ms + DAY_MS:
-                return time_ms
+                return time_ms + _fraction_ms(found[4])
     return None
 
 
