@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Column, Engine, MetaData, String, Table, inspect, select, text
+from sqlalchemy import Column, Engine, MetaData, String, Table, event, inspect, select, text, update
 
 from postgresql_server import emptied
 from secondsight.access.audit import AuditEntry, AuditLog, AuditMark, write_entries
@@ -23,7 +23,14 @@ from secondsight.access.plans import PlanInterval, continue_plans, mark_logged, 
 from secondsight.access.schema import grow_schema, open_engine
 from secondsight.access.scope import Grant, Scope, add_grant, merge_scopes, revoke_grants, scope_of, scopes_of, united
 from secondsight.access.tenants import Tenant, add_tenant, list_tenants
-from secondsight.access.tokens import Authenticator, TokenSpec, create_token, list_tokens, revoke_token
+from secondsight.access.tokens import (
+    CLOCKS_APART_MS,
+    Authenticator,
+    TokenSpec,
+    create_token,
+    list_tokens,
+    revoke_token,
+)
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected, Retryable
 from secondsight.model import EntityKind
@@ -98,6 +105,38 @@ def test_a_revoked_token_dies_within_the_cache_time(metadata: Engine):
     assert revoke_token(metadata, issued.token_id, NOW_MS)
     assert not revoke_token(metadata, issued.token_id, NOW_MS)
     clock.move(5)
+    assert refusal(authenticator.authenticate, issued.secret) == "token_invalid"
+
+
+def test_remembered_tokens_are_looked_at_in_one_reading(metadata: Engine):
+    clock = ManualClock(NOW_MS)
+    issued = [create_token(metadata, replace(COLLECTOR, name=f"n{number}"), NOW_MS) for number in range(30)]
+    authenticator = Authenticator(metadata, clock, cache_seconds=5)
+    for one in issued:
+        authenticator.authenticate(one.secret)
+    with metadata.begin() as connection:
+        ends = update(TOKENS).where(TOKENS.c.token_id == issued[1].token_id).values(expires_ms=NOW_MS + 8_000)
+        connection.execute(ends)
+    revoke_token(metadata, issued[2].token_id, NOW_MS)
+    clock.move(6)
+    asked = []
+    event.listen(metadata, "before_cursor_execute", lambda _, __, sql, *___: asked.append(sql))
+    for number, one in enumerate(issued):
+        if number != 2:
+            assert authenticator.authenticate(one.secret).name == f"n{number}"
+    assert len([sql for sql in asked if "FROM tokens" in sql]) == 1
+    assert refusal(authenticator.authenticate, issued[2].secret) == "token_invalid"
+    clock.move(3)
+    assert refusal(authenticator.remembered, issued[1].secret) == "token_expired"
+
+
+def test_what_was_not_looked_at_for_long_is_forgotten(metadata: Engine):
+    clock = ManualClock(NOW_MS)
+    issued = create_token(metadata, COLLECTOR, NOW_MS)
+    authenticator = Authenticator(metadata, clock)
+    authenticator.authenticate(issued.secret)
+    revoke_token(metadata, issued.token_id, NOW_MS + 1)
+    clock.move(2 * CLOCKS_APART_MS / 1000)
     assert refusal(authenticator.authenticate, issued.secret) == "token_invalid"
 
 

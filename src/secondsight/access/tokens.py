@@ -5,14 +5,15 @@ slow hash would add nothing). Revoking a token takes effect within the authentic
 """
 
 import hmac
+import math
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from threading import Lock
 from typing import Any
 
-from sqlalchemy import Engine, RowMapping, insert, select, update
+from sqlalchemy import Engine, RowMapping, and_, insert, or_, select, update
 
 from secondsight.access.identity import Identity, Role
 from secondsight.access.metadata import ID_LENGTH_MAXIMUM, TOKENS, reading, writing
@@ -24,6 +25,8 @@ SECRET_BYTES = 32
 SECRET_LENGTH_MAXIMUM = 200
 CACHE_SECONDS = 5.0
 CACHE_ENTRIES = 20_000
+CLOCKS_APART_MS = 3_600_000
+"""The clock of who revokes a token may differ by that from the clock of who checks it."""
 
 _SUBJECT_PREFIX = "token:"
 ROLE_LETTERS: dict[Role, str] = {Role.VIEWER: "v", Role.OPERATOR: "o", Role.ADMIN: "a", Role.COLLECTOR: "c"}
@@ -150,17 +153,21 @@ def list_tokens(metadata: Engine, tenant_id: str) -> tuple[TokenRecord, ...]:
 
 
 class Authenticator:
-    """Checks secrets against the metadata store, remembering good ones for a few seconds. Safe from many threads.
+    """Checks secrets against the metadata store, and remembers good ones. Safe from many threads.
 
-    Refused secrets are not remembered: a token works from the moment it is made.
+    Every few seconds what was revoked or given another end is read in one go, however many secrets are remembered: each
+    agent of a fleet has its own, and shows it as seldom. Refused secrets are not remembered: a token works from the
+    moment it is made.
     """
 
     def __init__(self, metadata: Engine, clock: Clock, cache_seconds: float = CACHE_SECONDS) -> None:
         self._metadata = metadata
         self._clock = clock
         self._cache_seconds = cache_seconds
-        self._cache: OrderedDict[bytes, tuple[Identity, float]] = OrderedDict()
+        self._cache: OrderedDict[bytes, Identity] = OrderedDict()
         self._lock = Lock()
+        self._looked_seconds = -math.inf
+        self._looking = Lock()
 
     def authenticate(self, secret: str) -> Identity:
         """Return who holds a secret; may read the store.
@@ -172,6 +179,7 @@ class Authenticator:
 
     def authenticate_digest(self, digest: bytes) -> Identity:
         """Return who holds the secret of this digest; see `authenticate`."""
+        self._look_again()
         identity = self._remembered(digest)
         if identity is None:
             identity = _read_identity(self._metadata, digest)
@@ -200,17 +208,45 @@ class Authenticator:
 
     def _remembered(self, digest: bytes) -> Identity | None:
         with self._lock:
-            found = self._cache.get(digest)
-        if found is None or self._clock.monotonic_seconds() - found[1] >= self._cache_seconds:
-            return None
-        return found[0]
+            return None if self._is_stale() else self._cache.get(digest)
 
     def _remember(self, digest: bytes, identity: Identity) -> None:
         with self._lock:
-            self._cache[digest] = (identity, self._clock.monotonic_seconds())
+            self._cache[digest] = identity
             self._cache.move_to_end(digest)
             if len(self._cache) > CACHE_ENTRIES:
                 self._cache.popitem(last=False)
+
+    def _is_stale(self) -> bool:
+        return self._clock.monotonic_seconds() - self._looked_seconds >= self._cache_seconds
+
+    def _look_again(self) -> None:
+        """Read what was revoked or given another end, where that was not done for some seconds."""
+        with self._looking:
+            if not self._is_stale():
+                return
+            began = self._clock.monotonic_seconds()
+            if (began - self._looked_seconds) * 1000 >= CLOCKS_APART_MS:
+                self.forget_all()  # a change may lie further back than is looked
+            changes = _read_changes(self._metadata, self._clock.now_ms()) if self._cache else []
+            with self._lock:
+                for digest, revoked_ms, expires_ms in changes:
+                    known = self._cache.get(digest)
+                    if known is not None and revoked_ms is not None:
+                        del self._cache[digest]
+                    elif known is not None and known.expires_ms != expires_ms:
+                        self._cache[digest] = replace(known, expires_ms=expires_ms)
+                self._looked_seconds = began
+
+
+def _read_changes(metadata: Engine, now_ms: int) -> list[tuple[bytes, int | None, int | None]]:
+    """Return (digest, revoked, expires) of the tokens that were revoked lately, and of those that have an end."""
+    since_ms = now_ms - CLOCKS_APART_MS
+    ends = and_(TOKENS.c.revoked_ms.is_(None), TOKENS.c.expires_ms >= since_ms)
+    columns = (TOKENS.c.secret_sha256, TOKENS.c.revoked_ms, TOKENS.c.expires_ms)
+    with reading(metadata) as connection:
+        rows = connection.execute(select(*columns).where(or_(TOKENS.c.revoked_ms >= since_ms, ends))).all()
+    return [(row[0], row[1], row[2]) for row in rows]
 
 
 def _check_spec(spec: TokenSpec) -> None:
