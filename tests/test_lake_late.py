@@ -97,6 +97,7 @@ def test_late_rows_of_a_window_that_is_in_the_lake_alone_take_the_place_of_nothi
     assert site.rig.metrics.value("lake_rows_left_total", table="gpu_30s") > 0
 
 
+@pytest.mark.soak
 def test_windows_follow_late_rows_again_once_what_they_were_made_of_is_back(site: Site, tmp_path: Path) -> None:
     site.send(*range(20))
     site.settle()
@@ -139,6 +140,7 @@ def test_windows_that_the_lake_lacks_are_copied_whatever_is_gone(site: Site) -> 
     assert site.samples("gpu_30s") == [("GPU-a", "", 20), ("GPU-b", "", 10), ("GPU-a", "", 5)]
 
 
+@pytest.mark.soak
 def test_owners_may_still_change_in_a_window_that_the_hot_store_has(site: Site) -> None:
     """The row of who owns it no more tells of fewer samples than before, or of none."""
     site.send(*range(60))
