@@ -105,6 +105,14 @@ def test_senders_of_otlp_are_told_of_nanoseconds(gateway: Foreign, at: int, unit
 # OTLP
 
 
+def test_metrics_of_an_instrumentation_library_are_those_of_a_scope(gateway: Foreign, at: int) -> None:
+    told = request(metric("a", gauge=[{"timeUnixNano": str(at * 10**6), "asDouble": 4}]))
+    (resource,) = told["resourceMetrics"]
+    resource["instrumentationLibraryMetrics"] = resource.pop("scopeMetrics")
+    assert gateway.metrics(told).status == 200
+    assert cells(gateway, at) == {"a": 4.0}
+
+
 def attributes(pairs: Mapping[str, Any]) -> list[dict[str, Any]]:
     named = pairs.items()
     return [{"key": key, "value": value if isinstance(value, dict) else {"stringValue": value}} for key, value in named]

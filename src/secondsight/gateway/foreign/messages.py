@@ -86,9 +86,14 @@ REMOTE_WRITE: _Layout = {
 }
 """Remote write: `WriteRequest` is 1.0, `Request` is 2.0."""
 
+# Senders of OTLP before 0.15 call the metrics of a scope those of an instrumentation library; they are laid out alike.
 OTLP: _Layout = {
     "ExportRequest": {"resource_metrics": (1, "ResourceMetrics*")},
-    "ResourceMetrics": {"resource": (1, "Resource"), "scope_metrics": (2, "ScopeMetrics*")},
+    "ResourceMetrics": {
+        "resource": (1, "Resource"),
+        "scope_metrics": (2, "ScopeMetrics*"),
+        "instrumentation_library_metrics": (1000, "ScopeMetrics*"),
+    },
     "Resource": {"attributes": (1, "KeyValue*")},
     "ScopeMetrics": {"metrics": (2, "Metric*")},
     "Metric": {

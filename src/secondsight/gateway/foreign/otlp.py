@@ -83,7 +83,7 @@ def decode(message: Any, index: Index) -> Points:
     reading = _Reading(index)
     for resource in message.resource_metrics:
         shared = tuple(_pairs(resource.resource.attributes))
-        for scope in resource.scope_metrics:
+        for scope in (*resource.scope_metrics, *resource.instrumentation_library_metrics):
             for metric in scope.metrics:
                 reading.take(metric, shared)
     return reading.finished()
