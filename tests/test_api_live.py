@@ -43,6 +43,7 @@ from secondsight.clock import ManualClock
 from secondsight.errors import Retryable
 from secondsight.query.board import Board, Cell, layout_of
 from secondsight.query.fleetmap import coded
+from secondsight.query.newest import latest_second
 from secondsight.query.request import Filters
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.migrate import migrate
@@ -379,6 +380,9 @@ class Boards:
         self.layout = layout_of(self.cells)
         self.reads = 0
 
+    def newest_ms(self, _filters, now_ms, _scope):
+        return latest_second(now_ms)
+
     def read(self, metrics, _filters, at_ms, _scope):
         self.reads += 1
         figures = np.random.default_rng(at_ms).random(len(self.cells))
@@ -432,6 +436,43 @@ def test_a_board_that_cannot_be_read_is_said_and_read_again():
         await feeds.read_once(feed)
         first, second = list(feed.boards.values())
         assert difference_of(first.board, second.board)["changes"][GAUGE]["cells"] == [0, 1, 2]
+        await feeds.close()
+
+    asyncio.run(run())
+
+
+def test_a_lag_is_said_and_no_feed_goes_back():
+    clock = ManualClock(T0)
+
+    class Lagging(Boards):
+        lag_ms = 0
+
+        def newest_ms(self, _filters, now_ms, _scope):
+            return latest_second(now_ms) - self.lag_ms
+
+    async def run():
+        boards = Lagging(3)
+        feeds = Feeds(boards, clock, FeedLimits(10, 10))
+        feed = Feed(Watched((CATALOG.get(GAUGE),), Filters(), scope_of("t1")), "name")
+        told = []
+        for lag_ms in (0, 0, 3_000, 3_000, 3_000, 3_000, 3_000, 0, 0):
+            boards.lag_ms = lag_ms
+            await feeds.read_once(feed)
+            newest = feed.newest.board
+            told.append(((newest.at_ms - T0) // 1000, newest.behind_ms // 1000, boards.reads))
+            clock.move(1)
+        assert told == [
+            (-2, 2, 1),
+            (-1, 2, 2),
+            (-1, 2, 2),
+            (-1, 2, 2),
+            (-1, 2, 2),
+            (0, 5, 3),
+            (1, 5, 4),
+            (5, 2, 5),
+            (6, 2, 6),
+        ]
+        assert snapshot_of(feed.newest.board)["behindMs"] == 2_000
         await feeds.close()
 
     asyncio.run(run())

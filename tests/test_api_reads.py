@@ -23,7 +23,7 @@ from secondsight.api.services import make_services
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Permanent, Retryable
-from secondsight.query.times import parse_time
+from secondsight.query.times import format_time, parse_time
 from secondsight.store.chdb import ChdbStore
 from secondsight.store.failures import QueryLimited
 from secondsight.store.migrate import migrate
@@ -488,6 +488,10 @@ def test_a_frame_of_the_map_is_one_byte_a_gpu(api):
     later = b64decode(api.get("/v1/fleet/map", at=str(T0 + 510_000)).json()["frame"])
     assert later[2] == 0
     assert 0 not in later[:2]
+    assert body["behindMs"] == api.clock.now_ms() - at
+    newest = api.get("/v1/fleet/map").json()
+    assert newest["at"] == format_time(api.clock.now_ms() - newest["behindMs"])
+    assert b64decode(newest["frame"]) != bytes(3)
     narrow = api.get("/v1/fleet/map", "narrow", at=str(at)).json()
     assert [cell["gpuId"] for cell in narrow["cells"]] == ["GPU-c"]
     assert api.get("/v1/fleet/map", "narrow", metric="power").json()["error"]["code"] == "forbidden_metric"

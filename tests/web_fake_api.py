@@ -88,11 +88,12 @@ class Fleet:
     streams: live.Streams = field(default_factory=live.Streams)
     widths: list[str] = field(default_factory=list)
     born_ms: int = field(default_factory=lambda: int(time.time()) * 1000)
+    lag_ms: int = 1_000
 
     @property
     def newest_ms(self) -> int:
         now_ms = int(time.time() * 1000)
-        age_ms = 252_000 if self.state is State.STALE else 1_000
+        age_ms = 252_000 if self.state is State.STALE else self.lag_ms
         return (now_ms - age_ms) // 1000 * 1000
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -90,6 +91,7 @@ def frame(cards: Sequence[Card], query: Mapping[str, str], values: Values, newes
     naming = "" if query.get("layout") == layout else query.get("naming", "cells")
     return {
         "at": iso(at_ms),
+        "behindMs": max(0, int(time.time() * 1000) - at_ms),
         "metric": metric,
         "unit": "",
         "low": low,

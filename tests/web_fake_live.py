@@ -61,7 +61,8 @@ def board(fleet: "Fleet", cluster: str, values: lists.Values) -> Board:
         np.array([values[name](card.number, second) if card.status == "reporting" else np.nan for card in cards])
         for name in STREAMED
     )
-    return Board(fleet.newest_ms, metrics(), lists.layout_of(cards), cells(cards), figures)
+    behind_ms = int(time.time() * 1000) - fleet.newest_ms
+    return Board(fleet.newest_ms, metrics(), lists.layout_of(cards), cells(cards), figures, behind_ms)
 
 
 def cells(cards: Sequence[lists.Card]) -> tuple[Cell, ...]:

@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager, suppress
 from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from hashlib import blake2b
 
@@ -26,12 +26,10 @@ from secondsight.clock import Clock
 from secondsight.errors import Retryable, SecondsightError
 from secondsight.query.board import F64, Board, BoardSource, Cell
 from secondsight.query.cache import anyone
+from secondsight.query.newest import SECOND_MS, latest_second
 from secondsight.query.request import Filters
 from secondsight.query.times import format_time
 
-EVERY_MS = 1_000
-BEHIND_MS = 2_000
-"""How far behind now the board is that is read: most GPUs have told by then."""
 KEPT_BOARDS = 120
 SNAPSHOT_BOARDS = 10
 """A snapshot is of one of the last so many boards; what came after it follows as a difference."""
@@ -118,11 +116,10 @@ class Feed:
         newest = self.newest
         if newest is not None and newest.board.at_ms >= board.at_ms:
             return
-        number = board.at_ms // EVERY_MS
+        number = board.at_ms // SECOND_MS
         self.boards[number] = Kept(number, board)
         while len(self.boards) > KEPT_BOARDS:
             self.boards.popitem(last=False)
-        self.trouble = ""
         self.wake()
 
     def wake(self) -> None:
@@ -233,26 +230,35 @@ class Feeds:
                 await task
 
     async def read_once(self, feed: Feed) -> None:
-        """Read the board of the newest second, if the feed has not got it yet."""
-        at_ms = (self._clock.now_ms() - BEHIND_MS) // EVERY_MS * EVERY_MS
-        newest = feed.newest
-        if newest is not None and newest.board.at_ms >= at_ms:
+        """Read the board of the newest second, if the feed has not got it yet; no feed goes back."""
+        now_ms, newest = self._clock.now_ms(), feed.newest
+        after_ms = 0 if newest is None else newest.board.at_ms
+        if after_ms >= latest_second(now_ms):
             return
-        watched = feed.watched
         try:
-            board = await asyncio.to_thread(self._boards.read, watched.metrics, watched.filters, at_ms, watched.scope)
+            board = await asyncio.to_thread(self._newer, feed.watched, after_ms, now_ms)
         except SecondsightError as error:
             feed.trouble = "unavailable" if isinstance(error, Retryable) else "failed"
             logging.getLogger(__name__).warning("a live board could not be read: %s", error)
             feed.wake()
         else:
-            feed.add(board)
+            feed.trouble = ""
+            if board is not None:
+                feed.add(board)
+
+    def _newer(self, watched: Watched, after_ms: int, now_ms: int) -> Board | None:
+        """Return the board of the newest second, None where there is none after some second; it blocks."""
+        at_ms = self._boards.newest_ms(watched.filters, now_ms, watched.scope)
+        if at_ms <= after_ms:
+            return None
+        board = self._boards.read(watched.metrics, watched.filters, at_ms, watched.scope)
+        return replace(board, behind_ms=now_ms - at_ms)
 
     async def _read(self, feed: Feed) -> None:
         while feed.viewers or self._clock.monotonic_seconds() - feed.left_seconds < LINGER_SECONDS:
             await self.read_once(feed)
             now_ms = self._clock.now_ms()
-            await asyncio.sleep(max((EVERY_MS - now_ms % EVERY_MS) / 1000, 0.05))
+            await asyncio.sleep(max((SECOND_MS - now_ms % SECOND_MS) / 1000, 0.05))
         self._feeds.pop(feed.watched.key, None)
 
 
@@ -292,7 +298,11 @@ def encoded(event: str, event_id: str, data: object) -> bytes:
 
 
 def _head(board: Board) -> dict[str, object]:
-    return {"at": format_time(board.at_ms), "units": {metric.name: metric.unit for metric in board.metrics}}
+    return {
+        "at": format_time(board.at_ms),
+        "behindMs": board.behind_ms,
+        "units": {metric.name: metric.unit for metric in board.metrics},
+    }
 
 
 def _cell(cell: Cell) -> dict[str, object]:

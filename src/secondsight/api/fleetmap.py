@@ -63,10 +63,11 @@ class MapAnswer(Shape):
 
     `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. One of
     `cells` and `hosts` names the GPUs in their order; both are null where the caller named the layout that is in use
-    still.
+    still. `behindMs` is how long ago `at` was.
     """
 
     at: str
+    behind_ms: int
     metric: str
     unit: str
     low: float
@@ -82,7 +83,7 @@ class MapAnswer(Shape):
 class MapParameters(Parameters):
     """Which second of which GPUs."""
 
-    at: Annotated[Time, Field(description="The second; by default the newest that all GPUs can have told.")] = "now-2s"
+    at: Annotated[Time, Field(description="The second; by default the newest that most hosts have told.")] = ""
     metric: Word = "gpu_utilization_ratio"
     cluster: Names = ""
     host: Names = ""
@@ -127,12 +128,13 @@ def fleet_map(
     accept: Annotated[str, Header(description=f"`{BYTES}` gives the frame alone.")] = "",
 ) -> Response:
     """Return one byte for each GPU at one second."""
-    at_ms = parse_time(asked.at, services.clock.now_ms())
+    now_ms, filters = services.clock.now_ms(), asked.filters()
     metric = services.catalog.resolve(asked.metric)
-    frame = read_frame(services.boards, metric, asked.filters(), at_ms, scope)
+    at_ms = parse_time(asked.at, now_ms) if asked.at else services.boards.newest_ms(filters, now_ms, scope)
+    frame = read_frame(services.boards, metric, filters, at_ms, scope)
     if accept.strip().lower().startswith(BYTES):
         return Response(frame.frame, media_type=BYTES, headers=_headers(frame))
-    return Response(_map(frame, asked).model_dump_json(by_alias=True), media_type="application/json")
+    return Response(_map(frame, asked, now_ms).model_dump_json(by_alias=True), media_type="application/json")
 
 
 @router.get("/v1/search")
@@ -152,10 +154,11 @@ def _headers(frame: Frame) -> dict[str, str]:
     }
 
 
-def _map(frame: Frame, asked: MapParameters) -> MapAnswer:
+def _map(frame: Frame, asked: MapParameters, now_ms: int) -> MapAnswer:
     naming = None if asked.layout == frame.board.layout else asked.naming
     return MapAnswer(
         at=format_time(frame.board.at_ms),
+        behind_ms=now_ms - frame.board.at_ms,
         metric=frame.metric.name,
         unit=frame.metric.unit,
         low=frame.low,

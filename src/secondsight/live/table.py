@@ -57,6 +57,7 @@ class LiveTable:
         self._left_out: frozenset[str] = frozenset()
         self.kept_from_ms = NEVER_MS
         self.complete_from_ms = NEVER_MS
+        self._told_ms: I64 = np.empty(0, np.int64)
         self.texts: dict[str, Names] = {}
 
     def reading(
@@ -147,6 +148,7 @@ class LiveTable:
         """
         with self._lock:
             made = self._batch(rows)
+            self._note(made)
             starts = made.t // self.shape.block_ms * self.shape.block_ms
             found = np.unique(starts).tolist()
             for start in found:
@@ -155,6 +157,11 @@ class LiveTable:
                     self._waiting[start].append(some)
                     self._rounds[start] = 0
             return made.series.size
+
+    def told(self) -> tuple[Directory, I64]:
+        """Return the directory of what rows are of, and the time of the newest row of each, of any owner."""
+        with self._lock:
+            return self.series, self._told_ms.copy()
 
     def drop_before(self, time_ms: int) -> None:
         """Forget the blocks that end at or before a time, and take no more rows of them."""
@@ -187,6 +194,12 @@ class LiveTable:
             sizes = [(start, block.size) for start, block in self._blocks.items()]
             sizes += [(start, batch.series.size) for start, batches in self._waiting.items() for batch in batches]
         return sum(size for start, size in sizes if start + self.shape.block_ms > time_ms)
+
+    def _note(self, made: Batch) -> None:
+        """Note up to when each series has told."""
+        new = self.series.size - self._told_ms.size
+        self._told_ms = np.concatenate([self._told_ms, np.zeros(new, np.int64)]) if new else self._told_ms
+        np.maximum.at(self._told_ms, made.series, made.t)
 
     def _joined(self, from_ms: int, to_ms: int) -> tuple[LiveBlock, ...]:
         """Return the blocks of a range, in order, with all that was added."""

@@ -14,9 +14,10 @@ from secondsight.live.block import LiveBlock
 from secondsight.live.names import Directory
 from secondsight.live.reading import LiveReading
 from secondsight.live.window import LiveWindow
-from secondsight.query.board import F64, SLOTS, TABLE, Board, BoardSource, Cell, back_of, cells_at
+from secondsight.query.board import F64, TABLE, Board, BoardSource, Layout, layout_at
 from secondsight.query.inventory import Inventory
 from secondsight.query.live import some_values
+from secondsight.query.newest import SLOTS, latest_second, second_told
 from secondsight.query.request import Filters
 
 LAYOUTS_KEPT = 16
@@ -61,12 +62,33 @@ class LiveBoards:
         self._live.count(held=board is not None)
         return self._beyond.read(metrics, filters, at_ms, scope) if board is None else board
 
+    def newest_ms(self, filters: Filters, now_ms: int, scope: Scope) -> int:
+        """Return the newest second that is worth a board.
+
+        Raises:
+            Retryable: The store is away or busy.
+        """
+        self._live.settle()
+        table = self._live.table(TABLE)
+        if table is None:
+            return self._beyond.newest_ms(filters, now_ms, scope)
+        latest_ms = latest_second(now_ms)
+        layout = layout_at(self._inventory, filters, latest_ms, scope)
+        if not layout.cells:
+            return latest_ms
+        series, told_ms = table.told()
+        cell_of = self._cells_of(series, layout)[: told_ms.size]
+        known = np.flatnonzero(cell_of >= 0)
+        of_cell = np.zeros(len(layout.cells), np.int64)
+        np.maximum.at(of_cell, cell_of[known], told_ms[known])
+        return second_told(layout.hosts, np.maximum.reduceat(of_cell, layout.hosts.first), latest_ms)
+
     def _held(self, metrics: tuple[Metric, ...], filters: Filters, at_ms: int, scope: Scope) -> Board | None:
         """Return the board of a second, or None where not all of its rows are in memory."""
         table = self._live.table(TABLE)
         if table is None:
             return None
-        cells, layout = cells_at(self._inventory, filters, at_ms, scope)
+        layout = layout_at(self._inventory, filters, at_ms, scope)
         where = {
             "cluster_id": filters.cluster,
             "host_id": filters.host,
@@ -79,21 +101,21 @@ class LiveBoards:
         found: dict[str, F64] = {}
         for shown, some in _by_scope(metrics, scope).items():
             names = [metric.name for metric in some]
-            reading = table.reading(shown, names, where, at_ms - back_of(cells), at_ms + 1)
+            reading = table.reading(shown, names, where, at_ms - layout.back_ms, at_ms + 1)
             if reading is None:
                 return None
-            newest = _newest(reading, self._cells_of(reading.series, cells, layout), at_ms)
+            newest = _newest(reading, self._cells_of(reading.series, layout), at_ms)
             for metric in some:
-                found[metric.name] = physical_array(metric, _figures(newest, metric.name, len(cells)))
-        return Board(at_ms, metrics, layout, cells, tuple(found[metric.name] for metric in metrics))
+                found[metric.name] = physical_array(metric, _figures(newest, metric.name, len(layout.cells)))
+        return Board(at_ms, metrics, layout.name, layout.cells, tuple(found[metric.name] for metric in metrics))
 
-    def _cells_of(self, series: Directory, cells: Sequence[Cell], layout: str) -> I32:
+    def _cells_of(self, series: Directory, layout: Layout) -> I32:
         """Return the cell of each series, -1 where it has none or is of a part."""
-        key = (layout, series.size)
+        key = (layout.name, series.size)
         with self._lock:
             found = self._cells.get(key)
         if found is None:
-            places: dict[tuple[str, ...], int] = {cell.key: place for place, cell in enumerate(cells)}
+            places: dict[tuple[str, ...], int] = {cell.key: place for place, cell in enumerate(layout.cells)}
             labels = (series.labels(number) for number in range(key[1]))
             found = np.array([-1 if one[4] else places.get(one[:4], -1) for one in labels], np.int32)
             with self._lock:

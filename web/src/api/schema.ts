@@ -2510,11 +2510,13 @@ export interface components {
          *
          *     `frame` is base64, one byte a cell: 0 is no value, 1 to 255 divide the range from `low` to `high` evenly. One of
          *     `cells` and `hosts` names the GPUs in their order; both are null where the caller named the layout that is in use
-         *     still.
+         *     still. `behindMs` is how long ago `at` was.
          */
         MapAnswer: {
             /** At */
             at: string;
+            /** Behindms */
+            behindMs: number;
             /** Cells */
             cells: components["schemas"]["CellAnswer"][] | null;
             /** Count */
@@ -5466,7 +5468,7 @@ export interface operations {
     fleet_map: {
         parameters: {
             query?: {
-                /** @description The second; by default the newest that all GPUs can have told. */
+                /** @description The second; by default the newest that most hosts have told. */
                 at?: string;
                 metric?: string;
                 /** @description One value, or several separated by commas. */
