@@ -69,6 +69,19 @@ def test_the_map_follows_the_stream_and_is_not_asked_for_again(tab: Tab, fleet: 
     assert tab.complaints == []
 
 
+def test_a_lag_is_said_beside_the_second_that_is_shown(tab: Tab, fleet: Fleet) -> None:
+    tab.page.goto("/")
+    said = tab.page.locator(".map-panel .sub").first
+    expect(said).to_have_text(re.compile(r"^at \d\d:\d\d:\d\d$"))
+    fleet.lag_ms = 8_000
+    try:
+        expect(said).to_have_text(re.compile(r"^as of \d\d:\d\d:\d\d, [89] s behind$"), timeout=WAIT_MS)
+    finally:
+        fleet.lag_ms = 1_000
+    expect(said).to_have_text(re.compile(r"^at \d\d:\d\d:\d\d$"), timeout=WAIT_MS)
+    assert tab.complaints == []
+
+
 STAYS = """() => new Promise(done => {
   const until = performance.now() + 2500;
   const look = now => {

@@ -21,10 +21,17 @@ export interface ByteFrame {
   high: number;
 }
 
+/** How long before it was told a second was: by the platform's clock, which may differ from this one. */
+export interface Lag {
+  behindMs: number;
+  toldAt: number;
+}
+
 export interface Frame extends ByteFrame {
   /** The same array for as long as the same GPUs are there; the bytes are in its order. */
   cells: readonly MapCell[];
   at: number;
+  lag: Lag;
 }
 
 /** What an answer says of which GPUs it is about; no names stand for those of a layout that is known here. */
@@ -76,6 +83,15 @@ export function decodeBytes(text: string): Uint8Array {
   return bytes;
 }
 
+export function toLag(behindMs: number): Lag {
+  return { behindMs, toldAt: Date.now() };
+}
+
+/** How long ago a second was, now. */
+export function behindNow({ behindMs, toldAt }: Lag, now: number): number {
+  return behindMs + Math.max(0, now - toldAt);
+}
+
 /** What a byte of a frame stands for. */
 export function valueOfByte({ low, high }: Pick<ByteFrame, "low" | "high">, byte: number): number | null {
   return byte === 0 ? null : low + ((byte - 1) / LEVELS) * (high - low);
@@ -94,6 +110,7 @@ async function fetchFrame(asked: MapRequest, signal: AbortSignal): Promise<Frame
     low,
     high,
     at: toInstant(wire.at) ?? 0,
+    lag: toLag(wire.behindMs),
   };
 }
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { behindNow } from "../api/map";
 import { afterDelta, fromSnapshot, stepped, type WireBoard } from "./board";
 
 const text = (...bytes: number[]) => btoa(String.fromCharCode(...bytes));
@@ -12,6 +13,7 @@ const cell = (index: number) => ({
 });
 const SNAPSHOT: WireBoard = {
   at: "2026-11-29T10:00:00.000Z",
+  behindMs: 2000,
   layout: "l",
   cells: [cell(0), cell(1), cell(2)],
   frames: {
@@ -27,10 +29,13 @@ describe("boards", () => {
     if (first === null) throw new Error("no board");
     const next = afterDelta(first, {
       at: "2026-11-29T10:00:01.000Z",
+      behindMs: 7000,
       frames: { watts: { steps: text(1, 8) } },
       sums: {},
     });
     expect(next.at - first.at).toBe(1000);
+    expect(behindNow(first.lag, first.lag.toldAt + 500)).toBe(2500);
+    expect(behindNow(next.lag, next.lag.toldAt - 500)).toBe(7000);
     expect([...(next.frames.get("watts")?.bytes ?? [])]).toEqual([1, 8, 3]);
     expect([...(first.frames.get("watts")?.bytes ?? [])]).toEqual([1, 2, 3]);
     expect(next.frames.get("use")).toBe(first.frames.get("use"));

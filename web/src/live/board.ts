@@ -1,6 +1,6 @@
 /** Turn events of the stream into boards: one second of some place, one byte a GPU and metric, and exact sums. */
 
-import { type ByteFrame, decodeBytes, type MapCell, type Placed, placed } from "../api/map";
+import { type ByteFrame, decodeBytes, type Lag, type MapCell, type Placed, placed, toLag } from "../api/map";
 import { toInstant } from "../api/meta";
 
 export interface Sum {
@@ -13,6 +13,7 @@ export interface Sum {
 
 export interface Board {
   at: number;
+  lag: Lag;
   layout: string;
   cells: readonly MapCell[];
   frames: ReadonlyMap<string, ByteFrame>;
@@ -23,6 +24,7 @@ type WireFrame = { low: number; high: number; frame: string } | { steps: string 
 
 export interface WireBoard extends Partial<Placed> {
   at: string;
+  behindMs: number;
   frames: Record<string, WireFrame>;
   sums: Record<string, Sum>;
 }
@@ -66,6 +68,7 @@ export function fromSnapshot(wire: WireBoard): Board | null {
   if (known === null) return null;
   return {
     at: toInstant(wire.at) ?? 0,
+    lag: toLag(wire.behindMs),
     layout,
     cells: known,
     frames: framesOf(wire, new Map()),
@@ -76,5 +79,5 @@ export function fromSnapshot(wire: WireBoard): Board | null {
 /** The board after what changed. */
 export function afterDelta(board: Board, wire: WireBoard): Board {
   const frames = framesOf(wire, board.frames);
-  return { ...board, at: toInstant(wire.at) ?? board.at, frames, sums: wire.sums };
+  return { ...board, at: toInstant(wire.at) ?? board.at, lag: toLag(wire.behindMs), frames, sums: wire.sums };
 }

@@ -3,14 +3,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { catalogQuery, type Gpu } from "../../api/fleet";
-import { type ByteFrame, type Frame, frameQuery, type MapCell } from "../../api/map";
+import { type ByteFrame, behindNow, type Frame, frameQuery, type MapCell } from "../../api/map";
 import { afterFrame } from "../../chart/frame";
 import { isStreaming, useLive } from "../../live/streams";
 import { Icon } from "../../ui/icon";
+import { useNow } from "../../ui/now";
 import { Answered, Broken, Panel } from "../../ui/panel";
 import { Segment } from "../../ui/segment";
 import { Empty } from "../../ui/states";
-import { formatClock } from "../../ui/times";
+import { formatClock, formatDuration } from "../../ui/times";
 import type { View } from "../../ui/view";
 import type { Lasting } from "../findings";
 import { MAP_METRICS, mapMetric } from "./cells";
@@ -20,6 +21,8 @@ import { isInZoom, zoomedOut } from "./zoom";
 import "./map.css";
 
 const HEIGHT_PX = 288;
+/** The newest second is a few behind the present; more is worth a word. */
+const LAGS_MS = 6000;
 const NO_FRAME: ByteFrame = { bytes: new Uint8Array(0), low: 0, high: 1 };
 
 export interface MapPanelProps {
@@ -84,7 +87,7 @@ function useFrame(metric: string, at: number | null, cluster: string) {
     const { board } = live;
     if (board === null || streamed === undefined) return data;
     if (data !== undefined && !follows && data.at > board.at) return data;
-    return { ...streamed, cells: board.cells, at: board.at };
+    return { ...streamed, cells: board.cells, at: board.at, lag: board.lag };
   }, [data, live, streamed, follows]);
   const last = useRef<{ metric: string; frame: Frame | undefined }>({ metric, frame: undefined });
   const kept = last.current.metric === metric ? last.current.frame : undefined;
@@ -107,6 +110,21 @@ function ZoomedIn({ view }: { view: View }) {
   );
 }
 
+/** Which second is shown; the newest one says how far behind it is where that is more than a moment. */
+function Shown({ at, found }: { at: number | null; found: Frame | undefined }) {
+  const now = useNow();
+  if (found === undefined) return <>at –</>;
+  const behindMs = at === null ? behindNow(found.lag, now) : 0;
+  const clock = <b>{formatClock(at ?? found.at)}</b>;
+  if (behindMs < LAGS_MS) return <>at {clock}</>;
+  const seconds = Math.round(behindMs / 1000);
+  return (
+    <span className="map-behind" title="The newest second that most hosts have told; samples come late">
+      as of {clock}, {seconds < 60 ? `${seconds} s` : formatDuration(behindMs)} behind
+    </span>
+  );
+}
+
 export function MapPanel(props: MapPanelProps) {
   const { cluster, view, at, only, onFirst, children } = props;
   const shown = mapMetric(view.params.get("by"));
@@ -122,11 +140,7 @@ export function MapPanel(props: MapPanelProps) {
     <Panel
       title="Map"
       className="map-panel"
-      sub={
-        <>
-          at <b>{found === undefined ? "–" : formatClock(at ?? found.at)}</b>
-        </>
-      }
+      sub={<Shown at={at} found={found} />}
       tools={
         <>
           <ZoomedIn view={view} />
