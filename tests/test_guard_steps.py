@@ -21,6 +21,7 @@ from secondsight.guard.lineage import Output
 from secondsight.guard.moments import moment_of
 from secondsight.guard.normal import normalise
 from secondsight.guard.plan import Guarded
+from secondsight.guard.quality import Quality, caveats
 from secondsight.guard.refusal import MESSAGES, Refused
 from secondsight.guard.registry import Bucket, Column, Registry, Role
 from secondsight.guard.tree import NODES
@@ -139,6 +140,13 @@ def test_reads_without_a_range_are_bounded_to_what_a_view_may_hold() -> None:
     (span,) = passed(EVENTS).spans
     assert not span.stated
     assert (span.from_ms, span.to_ms) == (NOW_MS - 400 * DAY_MS, NOW_MS + DAY_MS)
+
+
+@pytest.mark.parametrize(("where", "told"), [("window_start >= now() - 60", False), ("window_start < now()", True)])
+def test_only_a_statement_without_a_beginning_is_told_where_it_is_read_from(where: str, told: bool) -> None:
+    (span,) = passed(f"SELECT count() FROM gpu_telemetry_30s_secure WHERE {where}").spans
+    found = caveats(Quality(NOW_MS, 0, None, False), (span,), NOW_MS)
+    assert any("names no beginning" in each for each in found) == told
 
 
 @pytest.mark.parametrize(

@@ -50,12 +50,14 @@ class Span:
     Attributes:
         stated: False where the guard bounded it for want of a range in the statement; a range of single seconds that
             has no end ends now.
+        begins: Whether the statement names the beginning.
     """
 
     view: str
     from_ms: int
     to_ms: int
     stated: bool
+    begins: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class Range:
         if view.raw:
             to_ms = to_ms if to_ms is not None else now_ms + 1
             _check_raw(from_ms, to_ms, view, registry, limits)
-        stated = from_ms is not None and to_ms is not None
+        begins, stated = from_ms is not None, from_ms is not None and to_ms is not None
         if to_ms is None:
             to_ms = max(now_ms, from_ms or 0) + DAY_MS
         if from_ms is None:
@@ -89,7 +91,7 @@ class Range:
         near_from_ms, near_to_ms = self.near.from_ms(now_ms), self.near.to_ms(now_ms)
         from_ms = min(from_ms, near_from_ms if near_from_ms is not None else from_ms)
         to_ms = max(to_ms, near_to_ms if near_to_ms is not None else to_ms)
-        return Span(view.name, from_ms, max(from_ms, to_ms), stated)
+        return Span(view.name, from_ms, max(from_ms, to_ms), stated, begins)
 
 
 def ranges(resolved: Resolved) -> tuple[Range, ...]:

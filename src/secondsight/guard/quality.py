@@ -143,7 +143,7 @@ def caveats(quality: Quality, reads: Sequence[Read], now_ms: int) -> tuple[str, 
         {
             f"{read.view} is read from {format_time(read.from_ms)}, as the statement names no beginning"
             for read in reads
-            if not read.stated
+            if not read.begins
         }
     )
     return tuple(found)

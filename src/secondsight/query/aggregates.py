@@ -72,7 +72,8 @@ def choose_aggregate(metric: Metric, asked: str | None) -> Aggregate:
     """
     legal = LEGAL[metric.rollup] if is_histogram(metric) else legal_aggregates(metric)
     if not legal:
-        kind_hint = "events are stored; no route reads them yet" if metric.type is MetricType.EVENT else ""
+        events = f"`secondsight events --metric {metric.name}` and GET /v1/events have them"
+        kind_hint = events if metric.type is MetricType.EVENT else ""
         raise Rejected("not_a_series", f"{metric.name} is of type {metric.type.value} and has no points", kind_hint)
     if not asked:
         return legal[0]
