@@ -132,7 +132,7 @@ def caveats(quality: Quality, reads: Sequence[Read], now_ms: int) -> tuple[str, 
     """Return what a reader has to know of rows, in words."""
     found = []
     if quality.complete_through_ms is None:
-        found.append("nobody has delivered anything yet")
+        found.append("through when rows are complete is not known yet")
     elif any(min(read.to_ms, now_ms) > quality.complete_through_ms for read in reads):
         found.append(
             f"complete through {format_time(quality.complete_through_ms)}; later rows may still be on their way"
