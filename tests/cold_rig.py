@@ -1,5 +1,6 @@
 """Two tenants' GPUs over the turn of a year: a hot store, a lake that was filled from it, and questions to both."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from query_fixture import (
@@ -152,8 +153,10 @@ class Site:
         self.pool = ColdPool(ColdConfig(), folder)
         self.floors: dict[str, int] = {}
 
-    def ask(self, metric, *, scope=None, now_ms=NOW, pool=None, **fields):
+    def ask(self, metric, *, scope=None, now_ms=NOW, pool=None, by_bucket=None, **fields):
         query = parse_query(asked(metric, FROM, END, **fields), CATALOG, now_ms)
+        if by_bucket:
+            query = replace(query, selected=tuple(replace(one, aggregate=by_bucket) for one in query.selected))
         clock = ManualClock(now_ms)
         inventory = Inventory(self.store, clock)
         cold = ColdTier(pool or self.pool, lambda: self.floors, inventory)

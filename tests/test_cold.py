@@ -13,6 +13,7 @@ from secondsight.lake.cold_config import ColdConfig
 from secondsight.lake.cold_pool import ColdPool
 from secondsight.lake.cold_request import ColdRequest, Reach
 from secondsight.lake.config import CatalogConfig
+from secondsight.query.aggregates import BUCKETS
 from secondsight.store.failures import QueryLimited
 from test_query_histograms import LATENCY
 
@@ -79,6 +80,10 @@ WIDER = [
     *(
         (LATENCY, {"aggregate": aggregate, "resolution": resolution, "group_by": "cluster"})
         for aggregate, resolution in product(["p95", "avg", "rate", "count"], ["1m", "1h", "range"])
+    ),
+    *(
+        (LATENCY, {"by_bucket": aggregate, "resolution": resolution, "group_by": "host,gpu"})
+        for aggregate, resolution in product(sorted(BUCKETS), ["1m", "range"])
     ),
 ]
 """Filters, several metrics at once, edges, resolutions between the stored ones, histograms."""

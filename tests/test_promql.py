@@ -107,7 +107,7 @@ class Site:
     """An api over a store with the rows, and tokens that see all, one cluster, or a stranger's tenant."""
 
     def __init__(self, folder: Path) -> None:
-        store = ChdbStore(folder / "hot")
+        self.store = store = ChdbStore(folder / "hot")
         migrate(store, CATALOG)
         made = rows()
         insert_rows(store, [*made, Row(AT, "GPU-secret", {"gpu_power_watts": 1}, tenant="t2", host="secret-host")])

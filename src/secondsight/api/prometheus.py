@@ -15,7 +15,7 @@ from secondsight.errors import Rejected
 from secondsight.promql.answer import instant, ranged
 from secondsight.promql.evaluate import evaluate, selector
 from secondsight.promql.matrix import NAME, Labels
-from secondsight.promql.names import kind_of, names_of, reading_of
+from secondsight.promql.names import names_of, reading_of
 from secondsight.promql.read import Reader as SeriesReader
 from secondsight.promql.read import Sources, Steps
 from secondsight.query.times import UNITS_MS, parse_time
@@ -151,9 +151,7 @@ def metadata(services: Shared, scope: Reader, asked: Form) -> Response:
     kept = names[: int(limit)] if limit else names
     readings = [reading_of(name, services.catalog) for name in kept]
     described = {
-        one.name: [
-            {"type": kind_of(one.metric), "help": one.metric.description, "unit": _unit(one.factor, one.metric.unit)}
-        ]
+        one.name: [{"type": one.type, "help": one.metric.description, "unit": _unit(one.factor, one.metric.unit)}]
         for one in readings
     }
     return _success(described)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from secondsight.errors import Rejected
+from secondsight.promql.histograms import histogram_quantile
 from secondsight.promql.matrix import F64, Bools, Labels, Matrix, Value, unique
 from secondsight.promql.patterns import replacements, whole
 
@@ -110,6 +111,10 @@ def _sorted(direction: float) -> Callable[[Sequence[Value | str], F64], Value]:
     return order
 
 
+def _histogram_quantile(arguments: Sequence[Value | str], _times: F64) -> Value:
+    return histogram_quantile(_number(arguments[0]), _matrix(arguments[1]))
+
+
 def _label_replace(arguments: Sequence[Value | str], _times: F64) -> Value:
     matrix = _matrix(arguments[0])
     target, replacement, source, pattern = map(_text, arguments[1:5])
@@ -142,6 +147,7 @@ _FUNCTIONS: dict[str, Callable[[Sequence[Value | str], F64], Value]] = {
     "clamp": _clamp,
     "clamp_max": _clamp_max,
     "clamp_min": _clamp_min,
+    "histogram_quantile": _histogram_quantile,
     "label_join": _label_join,
     "label_replace": _label_replace,
     "round": _round,

@@ -103,6 +103,8 @@ class Places:
     def _entity(self, entity: str, host: str) -> Labels:
         if self._kind is EntityKind.GPU:
             return {"gpu": entity}
+        if self._kind is EntityKind.INFERENCE:
+            return {"entity": entity, "model_name": entity.partition("/")[2].partition("#")[0]}
         return {} if entity == host else {"entity": entity}
 
 

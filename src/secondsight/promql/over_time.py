@@ -10,7 +10,7 @@ from secondsight.errors import Rejected
 from secondsight.promql import samples
 from secondsight.promql.matrix import F64, I64, Bools, Matrix, unique, without_name
 from secondsight.promql.read import Reader, Wanted, Windows
-from secondsight.query.aggregates import QUANTILES, Aggregate, legal_aggregates
+from secondsight.query.aggregates import QUANTILES, Aggregate
 
 _SECONDS_PER_MS = 1e-3
 
@@ -103,7 +103,7 @@ def _each(reader: Reader, wanted: Wanted, function: _Function) -> Matrix:
     steps = reader.steps.times_ms.size
     labels, values = [], [np.zeros((0, steps))]
     for reading in reader.readings(wanted.name, wanted.matchers):
-        legal = legal_aggregates(reading.metric)
+        legal = reading.aggregates
         needed = function.reads if function.meant is None else (*function.reads, function.meant)
         if not set(needed) <= set(legal):
             message = f"{function.name} of {reading.name} has no meaning: it is a {reading.metric.type.value}"
@@ -164,10 +164,17 @@ def _total(windows: Windows, wanted: Wanted) -> F64:
 
 def _rate(windows: Windows, wanted: Wanted) -> F64:
     """Return increase by the seconds that its pairs span, so that a gap inflates nothing."""
+    increases = windows.figures[Aggregate.INCREASE]
+    seconds = windows.spans_ms * _SECONDS_PER_MS if windows.spans_ms is not None else _seconds(windows)
+    return _sum(windows, wanted, increases) / _sum(windows, wanted, np.where(np.isnan(increases), np.nan, seconds))
+
+
+def _seconds(windows: Windows) -> F64:
+    """Return the seconds that increases took, by what they are a second; of none, the window's own."""
     increases, rates = windows.figures[Aggregate.INCREASE], windows.figures[Aggregate.RATE]
     with np.errstate(all="ignore"):
-        seconds = np.where(rates > 0, increases / rates, windows.width_ms * _SECONDS_PER_MS)
-    return _sum(windows, wanted, increases) / _sum(windows, wanted, np.where(np.isnan(increases), np.nan, seconds))
+        found: F64 = np.where(rates > 0, increases / rates, windows.width_ms * _SECONDS_PER_MS)
+    return found
 
 
 def _of(aggregate: Aggregate, operation: Any = np.add) -> Callable[[Windows, Wanted], F64]:

@@ -4,7 +4,7 @@ A step sees the windows that have ended by then; one of a second counts as ended
 its very instant. A single step reads the range behind it as one window.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -15,6 +15,7 @@ import numpy as np
 from secondsight.access.scope import Scope
 from secondsight.catalog.index import Catalog
 from secondsight.errors import Rejected
+from secondsight.promql.buckets import LE, gains, levels, with_plain_bounds
 from secondsight.promql.labels import OWNERS, Matcher, Places, admitted, key_of, owner_labels
 from secondsight.promql.matrix import F64, I64, NAME, Labels
 from secondsight.promql.names import Reading, names_of, reading_of
@@ -74,6 +75,7 @@ class Windows:
         ends_ms: When each window counts as ended.
         width_ms: Of a window.
         range_ms: How far back an instant sees; wider than asked for where windows are.
+        spans_ms: What time increases took, of the shape of a figure; None where rates tell it.
     """
 
     reading: Reading
@@ -82,6 +84,7 @@ class Windows:
     ends_ms: I64
     width_ms: int
     range_ms: int
+    spans_ms: F64 | None = None
 
 
 class Runner(Protocol):
@@ -154,6 +157,7 @@ class Reader:
         Raises:
             Rejected, Retryable: As the runner.
         """
+        wanted = replace(wanted, matchers=(*with_plain_bounds(wanted.matchers), *_fixed(reading)))
         found = self._filters(wanted, reading)
         width_ms = _width(wanted, self.steps)
         range_ms = max(wanted.range_ms, width_ms)
@@ -161,8 +165,9 @@ class Reader:
             figures = {each: np.zeros((0, 0)) for each in aggregates}
             return Windows(reading, [], figures, np.zeros(0, np.int64), width_ms, range_ms)
         filters, places = found
+        asked = _asked(reading, aggregates)
         query = MetricQuery(
-            selected=tuple(Selected(reading.metric, each) for each in aggregates),
+            selected=tuple(Selected(reading.metric, each) for each in asked),
             filters=filters,
             from_ms=max(_second(wanted.times_ms[0]) - range_ms + SECOND_MS, 0),
             to_ms=_second(wanted.times_ms[-1]) + SECOND_MS,
@@ -177,17 +182,20 @@ class Reader:
             first, last = query.from_ms // width_ms * width_ms, -(-query.to_ms // width_ms) * width_ms
             answer = self._run(replace(query, from_ms=first, to_ms=last, resolution_ms=width_ms))
             ends = np.arange(first, last, width_ms, dtype=np.int64) + width_ms - SECOND_MS
-        labels, figures = _on_grid(answer, aggregates, (int(ends[0]), width_ms, ends.size), is_whole)
-        made = [places.labels(key_of(one), one.get("part", ""), reading) | owner_labels(one) for one in labels]
+        grid = _on_grid(answer, asked, (int(ends[0]), width_ms, ends.size), is_whole)
+        labels, figures, spans = _of_buckets(*grid, reading) if reading.suffix else (*grid, None)
+        made = [_labels(places, one, reading) for one in labels]
         kept = list(compress(range(len(made)), admitted(wanted.matchers, made)))
-        scaled = {each: figures[each][kept] * (reading.factor if is_scaled(each) else 1.0) for each in aggregates}
+        scaled = {each: figures[each][kept] * _factor(reading, each) for each in aggregates}
         if width_ms > max(wanted.range_ms, SECOND_MS):
             self.warnings[f"{reading.name} is read in windows of {width_ms // SECOND_MS} s over so long a range"] = None
         width_ms = range_ms if is_whole else width_ms
-        return Windows(reading, [made[place] for place in kept], scaled, ends, width_ms, range_ms)
+        spans_ms = None if spans is None else spans[kept]
+        return Windows(reading, [made[place] for place in kept], scaled, ends, width_ms, range_ms, spans_ms)
 
     def series(self, reading: Reading, matchers: Sequence[Matcher], from_ms: int, to_ms: int) -> list[Labels]:
-        """Return the labels of the series that were to report in a range, without reading any."""
+        """Return the labels of the series that were to report in a range, without reading any: so without `le`."""
+        matchers = [one for one in (*matchers, *_fixed(reading)) if one.name != LE or not reading.suffix]
         places = self._places(reading)
         made = [places.labels(key, part, reading) for key, part in places.live(from_ms, to_ms)]
         return list(compress(made, admitted(matchers, made)))
@@ -213,7 +221,8 @@ class Reader:
     def _filters(self, wanted: Wanted, reading: Reading) -> tuple[Filters, Places] | None:
         """Return filters that leave out hosts without any matching series; None where there is no match at all."""
         places = self._places(reading)
-        of_place = [one for one in wanted.matchers if one.name not in (*OWNERS, NAME)]
+        bound = (LE,) if reading.suffix else ()
+        of_place = [one for one in wanted.matchers if one.name not in (*OWNERS, NAME, *bound)]
         if not places.parts or not of_place:
             return Filters(), places
         listed = {key for key, _ in places.parts}
@@ -230,6 +239,43 @@ class Reader:
             return Filters(), places
         _, clusters, hosts, entities = map(_few, zip(*fitting, strict=True))
         return Filters(cluster=clusters, host=hosts, gpu=entities), places
+
+
+def _asked(reading: Reading, aggregates: Sequence[Aggregate]) -> Sequence[Aggregate]:
+    """Return what is to be read so that aggregates can be told."""
+    if not reading.suffix:
+        return aggregates
+    return [Aggregate.BUCKET_LEVELS if Aggregate.LAST in aggregates else Aggregate.BUCKET_GAINS]
+
+
+def _of_buckets(
+    told: Sequence[Labels], figures: Mapping[Aggregate, F64], reading: Reading
+) -> tuple[list[Labels], dict[Aggregate, F64], F64 | None]:
+    """Return the series of a histogram that a name means, their figures, and what time gains took."""
+    ((asked, read),) = figures.items()
+    if asked is Aggregate.BUCKET_LEVELS:
+        labels, values = levels(told, read, reading)
+        return labels, {Aggregate.LAST: values}, None
+    labels, values, spans = gains(told, read, reading)
+    with np.errstate(all="ignore"):
+        return labels, {Aggregate.INCREASE: values, Aggregate.RATE: values * 1000 / spans}, spans
+
+
+def _labels(places: Places, told: Labels, reading: Reading) -> Labels:
+    """Return the labels of a series, from those of an answer."""
+    bound = {LE: told[LE]} if LE in told else {}
+    return places.labels(key_of(told), told.get("part", ""), reading) | owner_labels(told) | bound
+
+
+def _factor(reading: Reading, aggregate: Aggregate) -> float:
+    """Return what a figure is multiplied by; counts of buckets have no unit."""
+    is_count = reading.suffix in ("_bucket", "_count")
+    return reading.factor if is_scaled(aggregate) and not is_count else 1.0
+
+
+def _fixed(reading: Reading) -> list[Matcher]:
+    """Return the conditions that the name itself sets."""
+    return [Matcher(reading.part_names.get(name, name), "=", value) for name, value in reading.fixed.items()]
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:

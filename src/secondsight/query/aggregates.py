@@ -22,7 +22,12 @@ class Aggregate(StrEnum):
     INCREASE = "increase"
     RESETS = "resets"
     CHANGES = "changes"
+    BUCKET_GAINS = "bucket_gains"
+    BUCKET_LEVELS = "bucket_levels"
 
+
+BUCKETS = frozenset({Aggregate.BUCKET_GAINS, Aggregate.BUCKET_LEVELS})
+"""Every bucket of a histogram as a series of its own, for programs that are of this code alone; see `buckets.py`."""
 
 _LEVEL = (Aggregate.AVG, Aggregate.MIN, Aggregate.MAX, Aggregate.LAST, Aggregate.COUNT, Aggregate.SUM)
 
@@ -48,7 +53,7 @@ QUANTILES: dict[Aggregate, float] = {Aggregate.P50: 0.5, Aggregate.P95: 0.95, Ag
 PAIRED = frozenset({Aggregate.RATE, Aggregate.INCREASE, Aggregate.RESETS, Aggregate.CHANGES})
 """What a sample and the one before it say together."""
 
-_UNSCALED = frozenset({Aggregate.COUNT, Aggregate.RESETS, Aggregate.CHANGES})
+_UNSCALED = frozenset({Aggregate.COUNT, Aggregate.RESETS, Aggregate.CHANGES, *BUCKETS})
 _PARTS_MIX = frozenset({Aggregate.MIN, Aggregate.MAX, Aggregate.COUNT, Aggregate.RESETS, Aggregate.CHANGES})
 _PARTS_ADD = frozenset({Aggregate.SUM, Aggregate.INCREASE})
 

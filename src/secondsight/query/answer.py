@@ -116,7 +116,7 @@ def cut_series(points: Any, groups: Sequence[Group]) -> list[tuple[dict[str, str
 def named_labels(labels: Mapping[str, str | None], kind: EntityKind) -> dict[str, str]:
     """Return labels by their names in answers, from labels by column."""
     names = LABEL_NAMES | {"entity": "gpuId" if kind is EntityKind.GPU else "entityId"}
-    return {names[column]: value or "" for column, value in labels.items()}
+    return {names.get(column, column): value or "" for column, value in labels.items()}
 
 
 def to_json(answer: Answer, form: Format) -> dict[str, Any]:

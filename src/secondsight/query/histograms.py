@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from secondsight.access.scope import Scope
 from secondsight.mapping.grid import GRID_BOUNDS
 from secondsight.process.patterns import LOOKBACK_MS
-from secondsight.query.aggregates import QUANTILES, Aggregate
+from secondsight.query.aggregates import BUCKETS, QUANTILES, Aggregate
+from secondsight.query.buckets import cut_buckets
 from secondsight.query.compile import bucket, label_columns
 from secondsight.query.coverage import Held, Key, held_of
 from secondsight.query.plan import SeriesPlan, Span
@@ -74,8 +75,7 @@ def compile_histograms(plan: SeriesPlan, scope: Scope) -> Statement:
         *dict.fromkeys([*IDENTITY, *labels]),
         f"{bucket('t', plan, parameters)} AS bucket_ms",
         "bounds",
-        "sumForEach(gained) AS counts",
-        "sum(gained_total) AS total",
+        *_figures(plan.selected.aggregate),
         "toInt64(sum(span_ms)) AS span",
         f"toInt64(countIf(is_slot AND t < {parameters.bind(plan.due_ms, 'Int64')})) AS slots",
         "min(t) AS first_ms",
@@ -89,11 +89,21 @@ def compile_histograms(plan: SeriesPlan, scope: Scope) -> Statement:
     return Statement(select(columns, source, tail=[sets])[1:-1], parameters.values())
 
 
+def _figures(aggregate: Aggregate) -> tuple[str, str]:
+    """Return the columns for what is counted by bucket, and the sum of what was measured."""
+    if aggregate is Aggregate.BUCKET_LEVELS:
+        return "argMax(buckets, t) AS counts", "argMax(told_total, t) AS total"
+    return "sumForEach(gained) AS counts", "sum(gained_total) AS total"
+
+
 def figures_of_histograms(parts: Sequence[Any], plan: SeriesPlan) -> Figures:
     """Return the points of a plan from the rows of `compile_histograms` of each part of its range, in order of time."""
     rows, stored = _split(parts)
     points: dict[tuple[str, ...], dict[int, list[Gained]]] = defaultdict(lambda: defaultdict(list))
     names = label_columns(plan.groups)
+    late, count = (sum(int(np.sum(part[name].to_numpy())) for part in stored) for name in ("late", "rows"))
+    if plan.selected.aggregate in BUCKETS:
+        return Figures(cut_buckets(rows, names, plan.selected.aggregate), _held(stored), late, count)
     for row in rows:
         if row["span"]:
             label = tuple(row[name] or "" for name in names)
@@ -107,7 +117,6 @@ def figures_of_histograms(parts: Sequence[Any], plan: SeriesPlan) -> Figures:
         figures = np.array([figure for figure, _ in found], np.float64)
         there = ~np.isnan(figures)
         cut.append((dict(zip(names, label, strict=True)), np.array(times, np.int64)[there], figures[there]))
-    late, count = (sum(int(np.sum(part[name].to_numpy())) for part in stored) for name in ("late", "rows"))
     return Figures([one for one in cut if one[1].size], _held(stored), late, count, _notes(plan, above))
 
 
@@ -195,6 +204,7 @@ def _pairs(plan: SeriesPlan, tables: ScopedTables, parameters: Parameters) -> st
         f"multiIf(NOT is_pair, arrayResize(buckets, 0), is_restart, buckets, has_fallen, {_MOVED}, {grown}) AS gained",
         "if(is_pair, if(is_restart, total, total - prev_total), 0.) AS gained_total",
         "if(is_pair, t - prev_t, 0) AS span_ms",
+        *(("buckets", "total AS told_total") if plan.selected.aggregate is Aggregate.BUCKET_LEVELS else ()),
         "intDiv(t, interval_ms) != intDiv(prev_t, interval_ms) AS is_slot",
     ]
     tail = [best_source("window_ms")] if plan.several_sources else []

@@ -188,7 +188,7 @@ def plan_series(query: MetricQuery, selected: Selected, situation: Situation) ->
     _check_cost(query, selected, raw if exact else span, span, resolution_ms, situation)
     back_ms = LOOKBACK_MS if situation.entities <= LOOKBACK_ENTITIES else LOOKBACK_SHORT_MS
     if is_histogram(selected.metric):
-        back_ms = LOOKBACK_MS
+        back_ms = 0 if selected.aggregate is Aggregate.BUCKET_LEVELS else LOOKBACK_MS
     elif selected.aggregate not in PAIRED:
         back_ms = 0
     return SeriesPlan(
