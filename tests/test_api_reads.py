@@ -64,6 +64,8 @@ class Api:
         insert_rollups(self.store, rows(), T0 + 300_000)
         for row in {row.series: row for row in rows()}.values():
             insert_entity(self.store, row, T0)
+        bare = Row(T0, "login-1", {}, tenant="t1", cluster="c1", host="login-1", collector="agent-login-1")
+        insert_entity(self.store, bare, T0, kind="node")
         for row in {(row.tenant, row.host): row for row in rows()}.values():
             insert_progress(self.store, row, T0 + 602_000, T0 + 300_000, idle=row.host == "h2")
         self.metadata = open_metadata(f"sqlite:///{folder / 'metadata.sqlite'}")
@@ -219,6 +221,12 @@ def test_gpus_in_columns_are_those_of_the_list(api, who):
     cluster = rows[0]["clusterId"]
     part = api.get("/v1/fleet/gpus", who, cluster=cluster, layout=told["layout"]).json()
     assert part["total"] == sum(row["clusterId"] == cluster for row in rows)
+
+
+def test_a_host_without_gpus_has_none(api):
+    assert api.get("/v1/nodes/login-1/gpus").json()["gpus"] == []
+    assert api.get("/v1/nodes/login-1/gpus", "narrow").status_code == 404
+    assert api.get("/v1/nodes/login-2/gpus").status_code == 404
 
 
 def test_lists_are_paged(api):

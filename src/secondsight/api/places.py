@@ -129,10 +129,10 @@ def cluster(
 
 @router.get("/v1/nodes/{host_id}/gpus")
 def node_gpus(host_id: str, services: Shared, scope: Reader, asked: Annotated[PageParameters, Query()]) -> GpuPage:
-    """Return the GPUs of one host."""
+    """Return the GPUs of one host; a host may have none."""
     now = services.fleet.read(scope)
     members = [gpu for gpu in now.gpus if gpu.host_id == host_id]
-    if not members:
+    if not members and all(place[2] != host_id for place in services.inventory.places(scope)):
         raise not_found("host", host_id)
     return _gpu_page(now, members, asked, services.health.read(now, scope))
 

@@ -56,7 +56,7 @@ def _nothing(question: Question) -> str:
     events = question.measures and all(measure.metric == ERROR_EVENTS for measure in question.measures)
     if events:
         return "None recorded in this range."
-    if question.conditions:
+    if question.conditions or question.kind is Kind.IDLE:
         return "None: nothing in this range passes the limit."
     return "No data: nothing that you may see has rows for this in the range."
 

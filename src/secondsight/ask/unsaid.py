@@ -97,6 +97,14 @@ def _how_high(reading: Reading, question: Question) -> bool:
     return bare and not (question.conditions or question.ranking or reading.aggregates or reading.limits)
 
 
+def _best_of_each(reading: Reading, question: Question) -> bool:
+    """Tell whether the first of each group is asked for: `the hottest GPU per cluster`."""
+    if question.ranking is None or question.bucket is not None:
+        return False
+    asked = set(reading.asked) - {"kind", "code", "severity"}
+    return bool(asked) and bool(set(reading.dimensions) - asked)
+
+
 def _step(reading: Reading, question: Question) -> bool:
     del question
     return reading.has("step")
@@ -147,5 +155,10 @@ _LACKS: tuple[tuple[Callable[[Reading, Question], bool], str, tuple[str, ...]], 
     ),
     (_running_total, "Running totals are not computed here. The increase of each piece?", ("energy by day",)),
     (_how_high, "Above or below what? Name the limit.", ("GPUs above 80 °C", "hosts below 20 % utilisation")),
+    (
+        _best_of_each,
+        "The first of each group is not picked here. The first of all, or those of one group?",
+        ("top 10 of the whole fleet", "top 3 of one cluster"),
+    ),
     (_step, "Time is cut into 5 minutes, hours, days, weeks, months or quarters here. Which?", ("every 5 minutes",)),
 )
