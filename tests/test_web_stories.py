@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -131,9 +133,17 @@ def test_scrubbing_shows_the_past_and_stands_in_the_address(tab: Tab, fleet: Fle
     page.wait_for_url(re.compile(r"at=2.*Z"))
     expect(page.get_by_role("button", name="Paused")).to_be_visible()
     tab.wait_until(lambda: any("/fleet/map" in request and "at=" in request for request in fleet.requests))
-    shown = page.locator(".map").get_attribute("data-at")
+    shown = slider.input_value()
+    tab.wait_until(lambda: address_ms(page.url) == int(shown))
+    expect(page.locator(".map")).to_have_attribute("data-at", shown)
     page.reload()
-    expect(page.locator(".map")).to_have_attribute("data-at", shown or "")
+    expect(page.locator(".map")).to_have_attribute("data-at", shown)
+
+
+def address_ms(address: str) -> int:
+    """Return the time that an address names."""
+    (at,) = parse_qs(urlsplit(address).query)["at"]
+    return round(datetime.fromisoformat(at).timestamp() * 1000)
 
 
 def test_explore_compares_with_a_week_before(tab: Tab, fleet: Fleet) -> None:
