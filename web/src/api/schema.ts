@@ -901,7 +901,7 @@ export interface paths {
         };
         /**
          * Node Gpus
-         * @description Return the GPUs of one host.
+         * @description Return the GPUs of one host; a host may have none.
          */
         get: operations["node_gpus"];
         put?: never;
