@@ -31,8 +31,9 @@ from secondsight.query.compile import compile_series
 from secondsight.query.figures import compile_figures, figures_of, metrics_of_rules
 from secondsight.query.fleet import FleetReader, compile_newest
 from secondsight.query.hints import near
-from secondsight.query.inventory import compile_progress, compile_rewrites, progress_of
+from secondsight.query.inventory import compile_rewrites
 from secondsight.query.plan import Situation, Span, plan_series
+from secondsight.query.progress import compile_progress, progress_of
 from secondsight.query.request import Filters, Format, parse_query
 from secondsight.query.rows import compile_rows
 from secondsight.query.run import QueryRunner, compile_silent

@@ -10,7 +10,7 @@ from secondsight.access.scope import Scope
 from secondsight.canary.waves import INCREASES, LEVEL, LEVELS, STEP_S, STEPS, WAVES, Windows
 from secondsight.catalog.index import Catalog
 from secondsight.clock import Clock
-from secondsight.query.inventory import progress_of
+from secondsight.query.progress import progress_of
 from secondsight.query.request import Filters, QueryText, parse_query
 from secondsight.query.run import QueryRunner
 

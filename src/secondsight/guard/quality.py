@@ -16,8 +16,9 @@ from secondsight.clock import Clock
 from secondsight.guard.intervals import Span as Read
 from secondsight.model import EntityKind
 from secondsight.query.coverage import keys_of, stretches_of
-from secondsight.query.inventory import Inventory, progress_of
+from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
+from secondsight.query.progress import progress_of
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select

@@ -15,8 +15,8 @@ from secondsight.query.answer import F64, I64, Answer, Series, cut_series, named
 from secondsight.query.compile import label_columns
 from secondsight.query.coverage import Coverage, Held, Key, held_of
 from secondsight.query.grouped import Grouped
-from secondsight.query.inventory import Progress
 from secondsight.query.plan import SeriesPlan
+from secondsight.query.progress import Progress
 from secondsight.query.request import MetricQuery
 from secondsight.query.rows import Figures
 

@@ -21,8 +21,9 @@ from secondsight.access.scope import Scope
 from secondsight.clock import Clock
 from secondsight.query.answer import Answer
 from secondsight.query.gapreader import Planned
-from secondsight.query.inventory import Inventory, compile_progress, progress_of
+from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
+from secondsight.query.progress import compile_progress, progress_of
 from secondsight.query.request import MetricQuery
 from secondsight.query.run import QueryRunner
 from secondsight.query.scoped import ScopedTables

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from secondsight.access.scope import Scope
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
-from secondsight.query.inventory import Inventory, Progress, progress_of
+from secondsight.query.inventory import Inventory
 from secondsight.query.plan import Span
+from secondsight.query.progress import Progress, progress_of
 from secondsight.query.request import RANGE_MAXIMUM_MS, Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select

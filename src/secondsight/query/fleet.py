@@ -16,8 +16,9 @@ from secondsight.clock import Clock
 from secondsight.errors import Rejected
 from secondsight.model import EntityKind
 from secondsight.query.coverage import Coverage, stretches_of
-from secondsight.query.inventory import Inventory, Progress, progress_of
+from secondsight.query.inventory import Inventory
 from secondsight.query.plan import GRACE_MS, Span
+from secondsight.query.progress import Progress, progress_of
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement

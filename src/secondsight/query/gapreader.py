@@ -35,8 +35,9 @@ from secondsight.query.gaps import (
     stretches,
     suspects,
 )
-from secondsight.query.inventory import Inventory, progress_of
+from secondsight.query.inventory import Inventory
 from secondsight.query.plan import GRACE_MS, Span
+from secondsight.query.progress import progress_of
 from secondsight.query.reasons import NOT_DUE, Evidence, Reason, reason_of, together
 from secondsight.query.request import Filters
 from secondsight.query.samples import HotSamples, Samples

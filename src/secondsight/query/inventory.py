@@ -10,10 +10,8 @@ from threading import Event, Lock
 from typing import Any
 from weakref import ref
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from secondsight.access.scope import Scope
 from secondsight.clock import Clock
@@ -21,6 +19,7 @@ from secondsight.contracts import Store
 from secondsight.model import EntityKind
 from secondsight.query.made import coarse_through_of, compile_coarse_through
 from secondsight.query.plan import Rewrite, Span
+from secondsight.query.progress import PLAN_KEY, compile_progress
 from secondsight.query.request import Filters
 from secondsight.query.scoped import ScopedTables
 from secondsight.query.statement import Parameters, Statement, select
@@ -35,27 +34,7 @@ OPEN_END_MS = 9_000_000_000_000
 REWRITES_BUCKET_MS = 600_000
 REWRITES_BUCKETS = 1_000
 
-_PLAN_KEY = ("tenant_id", "cluster_id", "host_id", "collector_id")
 _COMPUTE: Any = pc
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the collectors of a question have come; None where there is none.
-
-    Attributes:
-        complete_through_ms: Least watermark of those that are not idle, never in the future; None while one of them
-            has no watermark yet.
-        newest_ms: Newest event time of any.
-        rollup_through_ms: Up to where every 30 s row of a collector in use is written.
-        idle, collectors: How many are silent, and how many there are, of those that ever told a sample.
-    """
-
-    complete_through_ms: int | None
-    newest_ms: int | None
-    rollup_through_ms: int | None
-    idle: int
-    collectors: int
 
 
 @dataclass(slots=True, eq=False)
@@ -276,10 +255,10 @@ def compile_expected(kind: EntityKind, owners: Filters, scope: Scope) -> Stateme
         [of_kind],
         final=True,
     )
-    first = f"min(plan_from_ms) OVER (PARTITION BY {', '.join(_PLAN_KEY)}) AS plan_first_ms"
+    first = f"min(plan_from_ms) OVER (PARTITION BY {', '.join(PLAN_KEY)}) AS plan_first_ms"
     columns = ["interval_ms AS plan_ms", "without", *_stretch("from_time", "to_time", "plan_"), first]
-    plans = tables.table("plans", [*_PLAN_KEY, *columns], [of_kind], final=True)
-    source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(_PLAN_KEY)})"
+    plans = tables.table("plans", [*PLAN_KEY, *columns], [of_kind], final=True)
+    source = f"{entities} AS known LEFT JOIN {plans} AS plans USING ({', '.join(PLAN_KEY)})"
     planned = "if(plan_from_ms = plan_first_ms, 0, plan_from_ms)"
     starts, ends = ["from_ms", planned], ["to_ms", "if(plan_to_ms = 0, to_ms, plan_to_ms)"]
     if scope.is_attributed or owners.is_attributed:
@@ -314,24 +293,6 @@ def compile_places(kind: EntityKind, scope: Scope) -> Statement:
     return Statement(rows[1:-1], parameters.values())
 
 
-def compile_progress(scope: Scope) -> Statement:
-    """Return the statement for one row per collector, times in epoch ms."""
-    parameters = Parameters()
-    times = [
-        f"toUnixTimestamp64Milli({name}) AS {name}_ms"
-        for name in ("watermark", "newest_event_time", "last_ingest_time")
-    ]
-    columns = [
-        *_PLAN_KEY,
-        *times,
-        "idle",
-        "backlog",
-        "toInt64(toUnixTimestamp(rollup_through)) * 1000 AS rollup_through_ms",
-    ]
-    rows = ScopedTables(scope, parameters).table("progress", columns, final=True)
-    return Statement(rows[1:-1], parameters.values())
-
-
 def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
     """Return the statement for ranges of a kind's tables where duplicates may be unmerged, near ones taken together.
 
@@ -348,26 +309,6 @@ def compile_rewrites(kind: EntityKind, span: Span, scope: Scope) -> Statement:
     tail = [f"GROUP BY table_name, intDiv(greatest({starts}, {first}) - {first}, {width})"]
     rows = ScopedTables(scope, parameters).table("rewrites", columns, where, tail=tail)
     return Statement(rows[1:-1], parameters.values())
-
-
-def progress_of(rows: Any, expected: Any, now_ms: int) -> Progress:
-    """Sum up how far the collectors of some expected entities have come; all collectors where none is expected.
-
-    A collector that fell idle less than 15 minutes ago holds `rollup_through_ms` back until its last rows are written.
-    """
-    mine = rows.filter(_COMPUTE.is_in(_keys(rows), value_set=_keys(expected))) if expected.num_rows else rows
-    idle = _integers(mine, "idle").astype(np.bool_)
-    newest, through = _integers(mine, "newest_event_time_ms"), _integers(mine, "rollup_through_ms")
-    owing = ~idle | ((now_ms - newest < 900_000) & (through <= newest))
-    complete_ms = _least(_integers(mine, "watermark_ms")[~idle])
-    has_told = newest > 0
-    return Progress(
-        complete_through_ms=min(complete_ms, now_ms) if complete_ms else None,
-        newest_ms=int(newest.max()) or None if newest.size else None,
-        rollup_through_ms=_least(through[owing]) if owing.any() else _least(through + 30_000),
-        idle=int((idle & has_told).sum()),
-        collectors=int(has_told.sum()),
-    )
 
 
 def left_out(expected: Any) -> frozenset[str]:
@@ -410,17 +351,3 @@ def _stretch(start: str, end: str, prefix: str = "") -> list[str]:
         f"toUnixTimestamp64Milli({start}) AS {prefix}from_ms",
         f"ifNull(toUnixTimestamp64Milli({end}), {OPEN_END_MS}) AS {prefix}to_ms",
     ]
-
-
-def _keys(rows: Any) -> Any:
-    columns = [rows[name].cast(pa.string()) for name in ("tenant_id", "cluster_id", "collector_id")]
-    return _COMPUTE.binary_join_element_wise(*columns, "\0").combine_chunks()
-
-
-def _integers(rows: Any, name: str) -> NDArray[np.int64]:
-    values: NDArray[np.int64] = rows[name].to_numpy().astype(np.int64)
-    return values
-
-
-def _least(values: NDArray[np.int64]) -> int | None:
-    return int(values.min()) if values.size else None

@@ -39,11 +39,12 @@ from secondsight.query.gapreader import GapReader
 from secondsight.query.grouped import GroupedReader
 from secondsight.query.hints import unknown_names
 from secondsight.query.histograms import compile_histograms, figures_of_histograms
-from secondsight.query.inventory import Inventory, Progress, collecting, left_out, progress_of
+from secondsight.query.inventory import Inventory, collecting, left_out
 from secondsight.query.joint import compile_joint, is_steady, joined
 from secondsight.query.joint import figures_of as joint_figures
 from secondsight.query.live import LiveTables, NoLiveTables, live_rows
 from secondsight.query.plan import CELLS_MAXIMUM, SeriesPlan, Situation, Span, plan_series, reach_of
+from secondsight.query.progress import Progress, progress_of
 from secondsight.query.request import Filters, MetricQuery, Selected
 from secondsight.query.roster import Roster
 from secondsight.query.rowfigures import figures_of
