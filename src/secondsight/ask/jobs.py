@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from secondsight.ask.diagnose import LIMITS
+from secondsight.ask.links import DENIALS
 from secondsight.ask.measures import CLOCK, UTILISATION, base_unit
 from secondsight.ask.question import (
     ERROR_EVENTS,
@@ -26,11 +27,7 @@ QUIET_COLUMNS = ("gpu_id", "host_id", "cluster_id", "job_id")
 _DENIALS = frozenset({"no", "without", "zero", "never"})
 _DENIAL_PAIRS = frozenset(
     {("free", "of"), ("free", "from")}
-    | {
-        (no, have)
-        for no in ("not", "didn't", "haven't", "hasn't", "don't")
-        for have in ("have", "had", "any", "see", "show")
-    }
+    | {(no, have) for no in DENIALS for have in ("have", "had", "any", "see", "show")}
 )
 _DENIED_WITHIN = 4
 _QUIET_RULE = "Listed is what sent samples in the range and is named by no such event."

@@ -12,6 +12,10 @@ from secondsight.ask.tokens import Token
 from secondsight.ask.vocabulary import Match, Vocabulary
 
 SPELT = frozenset({"two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "twenty", "fifteen"})
+LEAVING_OUT = frozenset({"except", "excluding", "exclude", "without", "not", "outside", "besides", "apart"})
+"""Words before a name, or a kind of errors, that leave it out."""
+DENIALS = frozenset({"not", "haven't", "hasn't", "didn't", "don't", "doesn't", "isn't", "aren't", "wasn't", "weren't"})
+"""Words that turn a verb into its opposite."""
 _PIECES = frozenset({"hour", "day", "week", "month", "quarter"})
 _GROUPED = frozenset({*NAMED_COLUMNS, "kind", "code", "severity"})
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from secondsight.ask.calendar import Calendar, zone_of
 from secondsight.ask.known import NAMED_COLUMNS, Known
 from secondsight.ask.links import (
+    LEAVING_OUT,
     SPELT,
     events_of,
     inside,
@@ -23,7 +24,7 @@ from secondsight.ask.links import (
     zone_named,
 )
 from secondsight.ask.question import ERROR_EVENTS, Bucket, Range, Ranking
-from secondsight.ask.timetokens import NTH, NUMBERS, OF_TIME, UNITS
+from secondsight.ask.timetokens import NUMBERS, OF_TIME, ORDINALS, UNITS
 from secondsight.ask.timewords import TimeFound, TimeReader
 from secondsight.ask.tokens import Token, tokenise
 from secondsight.ask.vocabulary import Match, Vocabulary
@@ -34,8 +35,6 @@ _ROWS_MAXIMUM = 1_000
 _COUNTED = frozenset({"noun", "rank", "event"})
 _NEWEST = frozenset({"recent", ERROR_EVENTS})
 """What a number before it counts: `5 hosts`, `the 10 most recent errors`."""
-_LEFT_OUT = frozenset({"except", "excluding", "without", "exclude", "not", "outside", "besides"})
-"""Words before a name that leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +234,7 @@ class _Reader:
                 self._foreign.append((column, token.text))
             return
         before = {self._word(index - 1), self._word(index - 2), self._word(index - 3)}
-        chosen = self._without if before & _LEFT_OUT else self._names
+        chosen = self._without if before & LEAVING_OUT else self._names
         chosen.setdefault(column, []).append(name)
 
     def _gpu_prefix(self, token: Token) -> str:
@@ -394,7 +393,7 @@ class _Reader:
             if index not in self._taken
             and (
                 (token.word in OF_TIME and not inside(index, matches))
-                or (token.word in NTH and self._word(index + 1) in UNITS and self._word(index + 2) == "of")
+                or (token.word in ORDINALS and self._word(index + 1) in UNITS and self._word(index + 2) == "of")
             )
         )
 

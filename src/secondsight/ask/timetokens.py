@@ -53,7 +53,6 @@ PARTS: dict[str, tuple[int, int]] = {"morning": (6, 12), "afternoon": (12, 18), 
 OF_TIME = frozenset({"ago", "yesterday", "today", "tomorrow", "tonight", *PARTS, *(f"{part}s" for part in PARTS)}) | {
     word for word in (*WEEKDAYS, *MONTHS) if len(word) > 3
 }
-NTH = frozenset({"first", "second", "third", "fourth", "fifth"})
 CLOCK_MINUTES = 5
 """A clock time means so many minutes from it."""
 LAST = frozenset({"last", "past", "previous", "trailing", "rolling"})

@@ -9,11 +9,11 @@ from datetime import UTC, date, datetime, timedelta
 
 from secondsight.ask.calendar import HOUR_MS, Calendar, Stretch
 from secondsight.ask.onetime import OneTimeReader, day_and_clock
-from secondsight.ask.timetokens import PARTS, UNITS, WEEKDAYS, Read
+from secondsight.ask.timetokens import ORDINALS, PARTS, UNITS, WEEKDAYS, Read
 
 LIFE_DAYS = 400
 """So far back a question looks that asks for the whole life of something."""
-_NTH = {"first": 1, "second": 2, "third": 3, "fourth": 4, "last": -1}
+_WEEKS_OF_MONTH = 4
 _PIECE_DAYS = {"week": 7, "day": 1}
 _STARTS = frozenset({"start", "started", "starts", "began", "begun", "beginning", "launch", "launched", "submitted"})
 _THEM = frozenset({"it", "its", "they", "their", "job", "jobs", "run", "training", "gpu", "host", "node", "cluster"})
@@ -91,9 +91,10 @@ class TimeReader(OneTimeReader):
 
     def _piece_of_month(self, at: int) -> Read | None:
         """`the second week of May`, `the last day of October`: seven days, or one, counted from its start or end."""
-        number, days = _NTH.get(self._word(at)), _PIECE_DAYS.get(self._word(at + 1))
+        number = -1 if self._word(at) == "last" else ORDINALS.get(self._word(at))
+        days = _PIECE_DAYS.get(self._word(at + 1))
         whole = self._month(at + 3) if number and days and self._word(at + 2) == "of" else None
-        if whole is None or number is None or days is None:
+        if whole is None or number is None or days is None or (days > 1 and number > _WEEKS_OF_MONTH):
             return None
         month = self._calendar.months(*self._month_at(whole.stretch))
         first, end = (self._date_of(ms) for ms in (month.from_ms, month.to_ms))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from secondsight.ask.links import DENIALS
 from secondsight.ask.measures import QUANTILES
 from secondsight.ask.question import Kind, Question, Stat
 from secondsight.ask.reading import Reading
@@ -13,9 +14,6 @@ _PERCENT = "%"
 _SHARES = frozenset({"percentage", "percent", "pct", "share", "fraction", "proportion"})
 _THINGS = frozenset({"gpus", "hosts", "nodes", "machines", "servers", "jobs", "cards", "clusters", "teams", "models"})
 _ALL = frozenset({"the", "our", "my", "all", "of", "these", "those"})
-_DENIALS = frozenset(
-    {"not", "never", "haven't", "hasn't", "didn't", "don't", "doesn't", "isn't", "aren't", "wasn't", "weren't"}
-)
 _SPANS = frozenset({"time", "hour", "hours", "day", "week", "month", "quarter", "period", "date", "weekday", "range"})
 _HOW_OFTEN = (("how", "many", "times"), ("how", "often"), ("number", "of", "times"))
 
@@ -70,7 +68,7 @@ def _times_of_seconds(reading: Reading, question: Question) -> bool:
 
 def _denial(reading: Reading, question: Question) -> bool:
     used = any(one.negated for one in question.filters) or question.rule in _DENYING
-    return bool(_DENIALS & set(reading.words)) and not used
+    return bool((DENIALS | {"never"}) & set(reading.words)) and not used
 
 
 def _uncomputed(reading: Reading, question: Question) -> bool:

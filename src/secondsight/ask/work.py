@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from secondsight.ask.defaults import assumed_range
 from secondsight.ask.known import NAMED_COLUMNS
+from secondsight.ask.links import LEAVING_OUT
 from secondsight.ask.measures import (
     metrics_of,
     with_units,
@@ -28,7 +29,6 @@ RANKING_ROWS = 10
 
 
 ERROR_WORDS = frozenset({"error", "xid", "ecc", "event", "fault", "failure", "incident"})
-_LEAVING_OUT = frozenset({"without", "except", "excluding", "not", "apart", "besides"})
 _LEFT_OUT_WITHIN = 3
 
 
@@ -36,7 +36,7 @@ def leaves_out_errors(words: Sequence[str]) -> bool:
     """Tell whether errors are asked for, and a kind of them is left out: `errors but not Xid`, `errors except 31`."""
     known = [at for at, word in enumerate(words) if word.rstrip("s") in ERROR_WORDS]
     return any(
-        words[at] in _LEAVING_OUT for later in known[1:] for at in range(max(later - _LEFT_OUT_WITHIN, known[0]), later)
+        words[at] in LEAVING_OUT for later in known[1:] for at in range(max(later - _LEFT_OUT_WITHIN, known[0]), later)
     )
 
 
