@@ -155,8 +155,8 @@ def list_tokens(metadata: Engine, tenant_id: str) -> tuple[TokenRecord, ...]:
 class Authenticator:
     """Checks secrets against the metadata store, and remembers good ones. Safe from many threads.
 
-    Every few seconds what was revoked or given another end is read in one go, however many secrets are remembered: each
-    agent of a fleet has its own, and shows it as seldom. Refused secrets are not remembered: a token works from the
+    Every few seconds what was revoked or given another end is read in one go, however many secrets are remembered, as
+    each agent of a fleet has its own. Refused secrets are not remembered: a token works from the
     moment it is made.
     """
 
@@ -208,7 +208,10 @@ class Authenticator:
 
     def _remembered(self, digest: bytes) -> Identity | None:
         with self._lock:
-            return None if self._is_stale() else self._cache.get(digest)
+            if self._is_stale() or digest not in self._cache:
+                return None
+            self._cache.move_to_end(digest)
+            return self._cache[digest]
 
     def _remember(self, digest: bytes, identity: Identity) -> None:
         with self._lock:

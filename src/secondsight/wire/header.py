@@ -224,9 +224,7 @@ def _unpack_view(raw: bytes, prefix: tuple[Any, ...], start: int, limits: Limits
     texts_start = STEPS_START + (STEP_BYTES * (ticks - 1) if ticks else 0)
     last_ms = first_ms + _last_step(raw[STEPS_START:texts_start], ticks)
     _require_bounds(first_ms, last_ms, first_sequence, last_sequence)
-    # as HeadView(...) makes it, without a call of its own
-    return tuple.__new__(
-        HeadView,
+    return HeadView._make(
         (
             kind,
             *_unpack_texts(raw[texts_start:]),
