@@ -246,6 +246,32 @@ def insert_entity(
     )
 
 
+def insert_histograms(
+    store: Any, at: Row, metric: str, samples: list[tuple[int, list[int], float]], bounds: Any, start_ms: int = T0
+) -> None:
+    """Store (second after the start, counts by bucket, sum) of one histogram of a serving engine."""
+    times = _times([start_ms + 1000 * second for second, _, _ in samples])
+    of_all = {"collector_id": at.collector, "boot_id": at.boot, "kind": "inference", "metric": metric}
+    store.insert(
+        "histograms_1s",
+        pa.table(
+            {
+                **_place([at] * len(samples)),
+                **{name: _texts([text] * len(samples)) for name, text in of_all.items()},
+                "event_time": times,
+                "ingest_time": times,
+                "interval_ms": pa.array([at.interval] * len(samples), pa.uint32()),
+                "source_rank": pa.array([at.rank] * len(samples), pa.uint8()),
+                "bounds": pa.array([list(bounds)] * len(samples), pa.list_(pa.float64())),
+                "buckets": pa.array([list(counts) for _, counts, _ in samples], pa.list_(pa.uint64())),
+                "sum": pa.array([total for _, _, total in samples], pa.float64()),
+                "version_hi": pa.array([1] * len(samples), pa.uint64()),
+                "version_lo": pa.array([0] * len(samples), pa.uint64()),
+            }
+        ),
+    )
+
+
 def insert_plan(store: Any, row: Row, from_ms: int, to_ms: int | None = None, kind: str = "gpu") -> None:
     """Put on record that the row's collector was to read its entities from then on."""
     store.insert(

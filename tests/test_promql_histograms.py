@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from api_client import serving
-from prometheus_server import PROMETHEUS, PROMTOOL, prometheus_of
-from query_fixture import T0, Row, insert_entity
+from prometheus_server import prometheus_of
+from query_fixture import T0, Row, insert_entity, insert_histograms
 from secondsight.api.app import make_app
 from secondsight.mapping.grid import GRID_BOUNDS
 from test_promql import AT, SECONDS, Site, asked, compare
@@ -63,24 +62,6 @@ def counted(engine: int) -> np.ndarray:
     return held
 
 
-def put(store: Any, metric: str, at: Row, samples: list[tuple[int, list[int], float]], bounds: Any = BOUNDS) -> None:
-    """Store (second, counts by bucket, sum) of one engine."""
-    texts = {"tenant_id": at.tenant, "region": at.region, "cluster_id": at.cluster, "host_id": at.host}
-    texts |= {"entity": at.entity, "part": at.part, "collector_id": at.collector, "boot_id": at.boot}
-    texts |= {"kind": "inference", "metric": metric}
-    times = pa.array([T0 + 1000 * second for second, _, _ in samples], pa.timestamp("ms", "UTC"))
-    columns = {name: pa.array([text] * len(samples)) for name, text in texts.items()}
-    columns |= {"event_time": times, "ingest_time": times}
-    columns["interval_ms"] = pa.array([at.interval] * len(samples), pa.uint32())
-    columns["source_rank"] = pa.array([0] * len(samples), pa.uint8())
-    columns["bounds"] = pa.array([list(bounds)] * len(samples), pa.list_(pa.float64()))
-    columns["buckets"] = pa.array([list(counts) for _, counts, _ in samples], pa.list_(pa.uint64()))
-    columns["sum"] = pa.array([total for _, _, total in samples], pa.float64())
-    columns["version_hi"] = pa.array([1] * len(samples), pa.uint64())
-    columns["version_lo"] = pa.array([0] * len(samples), pa.uint64())
-    store.insert("histograms_1s", pa.table(columns))
-
-
 def engine(number: int, **more: Any) -> Row:
     cluster, host, entity = ENGINES[number]
     return Row(T0 + SECONDS * 1000, entity, {}, cluster=cluster, host=host, collector=f"agent-{host}", **more)
@@ -113,16 +94,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = Site(tmp_path_factory.mktemp("promql"))
     for number in range(len(ENGINES)):
         held = [(second, counts, sum(counts) * 0.25) for second, counts in enumerate(counted(number).tolist())]
-        put(made.store, TTFT, engine(number), held)
+        insert_histograms(made.store, engine(number), TTFT, held, BOUNDS)
         insert_entity(made.store, engine(number), T0, kind="inference", gpu_model="", index="")
     flat = [(second, [4, 4, 0, 0, 0, 0 if second < 300 else 30], 1.0) for second in range(0, SECONDS, 15)]
-    put(made.store, QUEUE, engine(0, interval=15_000), flat)
+    insert_histograms(made.store, engine(0, interval=15_000), QUEUE, flat, BOUNDS)
     powers = [GRID_BOUNDS.index(2.0**power) for power in (-1, 0, 1)]
     for second in (500, 510, 520):
         counts = [second * (place in powers) for place in range(len(GRID_BOUNDS) + 1)]
-        put(made.store, QUEUE, engine(1), [(second, counts, 1.0)], GRID_BOUNDS)
+        insert_histograms(made.store, engine(1), QUEUE, [(second, counts, 1.0)], GRID_BOUNDS)
     for part, scale in (("", 1), ("basis=request", 10)):
-        put(made.store, ITL, engine(0, part=part), [(s, [s * scale, 0, 0, 0, 0, 0], 1.0) for s in range(SECONDS)])
+        grown = [(second, [second * scale, 0, 0, 0, 0, 0], 1.0) for second in range(SECONDS)]
+        insert_histograms(made.store, engine(0, part=part), ITL, grown, BOUNDS)
         insert_entity(made.store, engine(0, part=part), T0, kind="inference", gpu_model="", index="")
     with serving(make_app(made.services), made.config) as made.client:
         yield made
@@ -130,8 +112,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    if PROMETHEUS is None or PROMTOOL is None:
-        pytest.skip("there is no prometheus on this machine (Debian package prometheus)")
     with prometheus_of(tmp_path_factory.mktemp("prometheus"), exposition()) as port:
         yield port
 

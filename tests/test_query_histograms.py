@@ -1,11 +1,10 @@
 """Figures of histograms: what buckets gained, over resets, boots, gaps and other bounds."""
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from process_rig import new_tenant
-from query_fixture import scope_of
+from query_fixture import Row, insert_histograms, scope_of
 from secondsight.catalog.load import load_catalog
 from secondsight.clock import ManualClock
 from secondsight.errors import Rejected
@@ -24,19 +23,10 @@ BOUNDS = (0.1, 1.0, 10.0)
 
 def put(store, tenant, samples, host="h1", collector="c1", rank=0, boot="b1", bounds=BOUNDS):
     """Store (second, counts by bucket, sum) of one serving engine."""
-    texts = {"tenant_id": tenant, "region": "r1", "cluster_id": "k1", "host_id": host, "entity": host, "part": ""}
-    texts |= {"collector_id": collector, "boot_id": boot, "kind": "inference", "metric": LATENCY}
-    times = pa.array([T0 + 1000 * second for second, _, _ in samples], pa.timestamp("ms", "UTC"))
-    columns = {name: pa.array([text] * len(samples)) for name, text in texts.items()}
-    columns |= {"event_time": times, "ingest_time": times}
-    columns["interval_ms"] = pa.array([15_000] * len(samples), pa.uint32())
-    columns["source_rank"] = pa.array([rank] * len(samples), pa.uint8())
-    columns["bounds"] = pa.array([list(bounds)] * len(samples), pa.list_(pa.float64()))
-    columns["buckets"] = pa.array([list(counts) for _, counts, _ in samples], pa.list_(pa.uint64()))
-    columns["sum"] = pa.array([total for _, _, total in samples], pa.float64())
-    columns["version_hi"] = pa.array([1] * len(samples), pa.uint64())
-    columns["version_lo"] = pa.array([0] * len(samples), pa.uint64())
-    store.insert("histograms_1s", pa.table(columns))
+    at = Row(
+        T0, host, {}, tenant=tenant, cluster="k1", host=host, interval=15_000, collector=collector, rank=rank, boot=boot
+    )
+    insert_histograms(store, at, LATENCY, samples, bounds, T0)
 
 
 def ask(store, tenant, aggregate, resolution="range", group="cluster", seconds=3600):
